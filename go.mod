@@ -1,0 +1,3 @@
+module hindcast
+
+go 1.26

@@ -1,0 +1,124 @@
+// Package record is the data that the hot path passes on: batches of columns.
+//
+// A batch is read-only to whoever receives it, and valid until its producer is
+// asked for the next one: copy what must outlive that.
+package record
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Kind is the type of a column's values.
+type Kind uint8
+
+// The kinds of columns. The comment says where a [Column] holds the values.
+const (
+	Bool      Kind = iota + 1 // Int64s: 0 or 1
+	Int64                     // Int64s
+	Float64                   // Float64s
+	String                    // Strings: bytes, not checked to be UTF-8
+	Timestamp                 // Int64s: microseconds since 1970-01-01T00:00:00Z
+	Date                      // Int64s: days since 1970-01-01
+)
+
+var kindNames = map[Kind]string{
+	Bool: "bool", Int64: "int64", Float64: "float64", String: "string", Timestamp: "timestamp", Date: "date",
+}
+
+func (k Kind) String() string {
+	if s, ok := kindNames[k]; ok {
+		return s
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// MarshalText writes the kind's name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads the kind's name.
+func (k *Kind) UnmarshalText(b []byte) error {
+	for kind, name := range kindNames {
+		if name == string(b) {
+			*k = kind
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown column kind %q", b)
+}
+
+// Field is one column of a schema.
+type Field struct {
+	Name     string `json:"name"`
+	Kind     Kind   `json:"kind"`
+	Nullable bool   `json:"nullable,omitempty"`
+}
+
+// Schema is an ordered list of columns.
+type Schema []Field
+
+// Index returns the position of the column called name, or -1.
+func (s Schema) Index(name string) int {
+	return slices.IndexFunc(s, func(f Field) bool { return f.Name == name })
+}
+
+// Equal reports whether both have the same columns in the same order.
+func (s Schema) Equal(o Schema) bool { return slices.Equal(s, o) }
+
+// Bitmap has one bit a row. The nil bitmap has no bit set.
+type Bitmap []uint64
+
+// NewBitmap returns a bitmap of n clear bits.
+func NewBitmap(n int) Bitmap { return make(Bitmap, (n+63)/64) }
+
+// Get reports bit i; it is false for the nil bitmap.
+func (b Bitmap) Get(i int) bool { return b != nil && b[i>>6]&(1<<(i&63)) != 0 }
+
+// Set sets bit i.
+func (b Bitmap) Set(i int) { b[i>>6] |= 1 << (i & 63) }
+
+// Strings are byte strings, plain or by dictionary code.
+type Strings struct {
+	// Codes, where not nil, has one dictionary position a row; Offsets and Data then hold the dictionary.
+	Codes []uint32
+	// Offsets has one more entry than there are values (of rows or of the dictionary): value i is Data[Offsets[i]:Offsets[i+1]].
+	Offsets []uint32
+	Data    []byte
+}
+
+// At returns the value of row i. The caller must not change it.
+func (s *Strings) At(i int) []byte {
+	if s.Codes != nil {
+		i = int(s.Codes[i])
+	}
+	return s.Data[s.Offsets[i]:s.Offsets[i+1]:s.Offsets[i+1]]
+}
+
+// Append adds a value to plain strings.
+func (s *Strings) Append(v []byte) {
+	if len(s.Offsets) == 0 {
+		s.Offsets = append(s.Offsets, 0)
+	}
+	s.Data = append(s.Data, v...)
+	s.Offsets = append(s.Offsets, uint32(len(s.Data)))
+}
+
+// Column holds one value a row in the slice that its kind names. A null row
+// has an undefined value in that slice (an empty string, for plain Strings).
+type Column struct {
+	Kind     Kind
+	Nulls    Bitmap // a set bit is a null
+	Int64s   []int64
+	Float64s []float64
+	Strings  Strings
+}
+
+// Batch is a run of rows, by column.
+type Batch struct {
+	Len     int
+	Columns []Column
+	// Of rows that come from a log: their offsets, ascending, and record times
+	// in microseconds. RecordTimes is nil where the log's times are unknown.
+	Offsets     []int64
+	RecordTimes []int64
+}
