@@ -1,0 +1,106 @@
+// Package job is what authors of jobs write against: a folder with a job.yaml and Go code that turns events into rows.
+//
+// A job names a transform for each of its outputs. A [Fold] makes one row of all events of a key, a [Map] makes
+// rows of each event alone. Both are written over plain structs, whose tags name columns:
+//
+//	type Line struct {                            // what is read: these columns and no others
+//		Country  string    `event:"country"`
+//		Quantity int64     `event:"quantity"`
+//		At       time.Time `event:"occurred_at"`
+//		Account  *string   `event:"account_id"` // a pointer: may be null
+//	}
+//
+//	type Revenue struct {                         // a row, and the state while it is computed
+//		Country  string          `row:"country,key"` // key columns come first
+//		Units    int64           `row:"units"`
+//		Invoices int64           `row:"invoices"`
+//		Seen     job.Set[string] `row:"-"`           // private state: plain data, in exported fields
+//	}
+//
+// Fields are string, []byte, bool, int, int32, int64, float64, time.Time (a timestamp, or a date with the option "date": `event:"day,date"`),
+// or types made from these. A pointer to one is a column that may be null; a null in any other field makes the event a dead letter, never a zero.
+// An event is valid during the call that it is passed to; its strings and what its pointers point to may be kept.
+//
+// The package refuses, when a job is listed, what could not be run the same way twice or checkpointed. The engine that feeds
+// transforms is in package transform: dedupe, order, windows and partitions are not the author's business.
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Job is a job's folder: its files and the transform of each output.
+type Job struct {
+	folder  string
+	files   []fs.FS
+	outputs Outputs
+}
+
+// Outputs gives the transform of each table that a job writes.
+type Outputs map[string]Transform
+
+// New makes a job of the files of its folder, usually embedded with
+//
+//	//go:embed job.yaml canaries.csv *.go
+//	var files embed.FS
+//
+// It is called from a file in that folder: the folder's name appears in messages.
+func New(files fs.FS, outputs Outputs) Job {
+	folder := "."
+	if _, file, _, ok := runtime.Caller(1); ok {
+		folder = path.Base(path.Dir(filepath.ToSlash(file)))
+	}
+	return Job{folder: folder, files: []fs.FS{files}, outputs: maps.Clone(outputs)}
+}
+
+// With returns the job with the files of another folder whose code its transforms use, so that a change there changes [Job.Digest], too.
+func (j Job) With(files fs.FS) Job {
+	j.files = append(slices.Clip(j.files), files)
+	return j
+}
+
+// Folder is the name of the folder that holds the job.
+func (j Job) Folder() string { return j.folder }
+
+// Files are the job's own files: job.yaml and what it names.
+func (j Job) Files() fs.FS { return j.files[0] }
+
+// Outputs returns the tables and their transforms.
+func (j Job) Outputs() Outputs { return maps.Clone(j.outputs) }
+
+// Digest identifies the job's code: a SHA-256 over its Go files but for tests. A run goes on only with the code that it began with.
+func (j Job) Digest() (string, error) {
+	h := sha256.New()
+	found := false
+	for i, files := range j.files {
+		err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			b, err := fs.ReadFile(files, name)
+			if err != nil {
+				return err
+			}
+			found = true
+			sum := sha256.Sum256(b)
+			fmt.Fprintf(h, "%d %q %x\n", i, name, sum)
+			return nil
+		})
+		if err != nil {
+			return "", fmt.Errorf("digest of job %s: %w", j.folder, err)
+		}
+	}
+	if !found {
+		return "", fmt.Errorf("digest of job %s: no Go file among its files: add *.go to its go:embed line", j.folder)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,68 @@
+package job
+
+import (
+	"io"
+
+	"hindcast/internal/record"
+)
+
+// Transform computes the rows of one output. [Fold] and [Map] are the ways to write one. A transform is a pure
+// function of the events that it is given in order: no clock, no randomness, no I/O, nothing remembered outside its state.
+type Transform interface {
+	// Shape describes the transform. An error names the struct field or function that is wrong.
+	Shape() (Shape, error)
+	// Open starts a computation. It may be called any number of times; runners share nothing.
+	Open(Options) (Runner, error)
+}
+
+// Shape is what a transform reads and writes.
+type Shape struct {
+	// Events are the columns read. One that is not Nullable must hold no null in the rows that are given.
+	Events record.Schema
+	// Rows are the columns written; the first Keys of them identify a row and order the output. Key columns hold no null.
+	Rows record.Schema
+	Keys int
+	// OneRowPerKey says that no two rows of a partition have one key, as after a fold.
+	OneRowPerKey bool
+	// Versioned says that a version guard skips events at or below the version that their key has.
+	Versioned bool
+}
+
+// Options say how a computation keeps partitions apart.
+type Options struct {
+	// Slots is the number of partitions of the output that are computed together, numbered from 0.
+	Slots int
+	// Bucket, where set, decides the slot of a row by the value of its key column BucketColumn, as
+	// [record.Column] would hold it: a string's bytes, an integer in decimal. Else the caller of [Runner.Add] decides.
+	Bucket       func(value []byte) int
+	BucketColumn int
+}
+
+// Runner is one computation: rows go in, then each slot is drained once. It is not safe for concurrent use.
+type Runner interface {
+	// Add applies the rows of b that are listed, ascending, in order. The columns of b are those of [Shape.Events], in order;
+	// slots[i] is the slot of rows[i], and nil where [Options.Bucket] decides. It adds to out. What is wrong with
+	// one event goes to out.Failures and leaves no trace in the rows; an error means that the computation is void.
+	Add(b *record.Batch, rows, slots []int32, out *Outcome) error
+	// Drain yields the rows of a slot, sorted by key, in batches of bounded size that are valid during the call. It ends with
+	// yield's first error. A slot can be drained once; after the first Drain nothing can be added.
+	Drain(slot int, yield func(*record.Batch) error) error
+	// Snapshot writes what the computation holds, the same bytes for the same state. Restore, on a new
+	// runner of the same transform and options, takes it back; r must end where the snapshot ends.
+	Snapshot(w io.Writer) error
+	Restore(r io.Reader) error
+}
+
+// Outcome counts what became of events: each row given to [Runner.Add] is counted once, here or as a Failure.
+type Outcome struct {
+	Applied  int64 // in the state, or made into at least one row
+	Filtered int64 // not wanted by the transform
+	Stale    int64 // at or below the version that its key already has
+	Failures []Failure
+}
+
+// Failure is an event that the transform could not take.
+type Failure struct {
+	Row int32 // in the batch
+	Err error
+}
