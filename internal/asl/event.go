@@ -1,0 +1,120 @@
+package asl
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// EventType is the type of a history event, in AWS's words.
+type EventType string
+
+// The events of Step Functions that the engine produces. Those of a state are made of
+// its type: PassStateEntered, TaskStateExited, WaitStateAborted and so on.
+const (
+	ExecutionStarted   EventType = "ExecutionStarted"
+	ExecutionSucceeded EventType = "ExecutionSucceeded"
+	ExecutionFailed    EventType = "ExecutionFailed"
+	ExecutionTimedOut  EventType = "ExecutionTimedOut"
+	ExecutionAborted   EventType = "ExecutionAborted"
+
+	TaskScheduled EventType = "TaskScheduled"
+	TaskStarted   EventType = "TaskStarted"
+	TaskSubmitted EventType = "TaskSubmitted"
+	TaskSucceeded EventType = "TaskSucceeded"
+	TaskFailed    EventType = "TaskFailed"
+	TaskTimedOut  EventType = "TaskTimedOut"
+
+	LambdaFunctionScheduled EventType = "LambdaFunctionScheduled"
+	LambdaFunctionStarted   EventType = "LambdaFunctionStarted"
+	LambdaFunctionSucceeded EventType = "LambdaFunctionSucceeded"
+	LambdaFunctionFailed    EventType = "LambdaFunctionFailed"
+	LambdaFunctionTimedOut  EventType = "LambdaFunctionTimedOut"
+
+	ParallelStateStarted   EventType = "ParallelStateStarted"
+	ParallelStateSucceeded EventType = "ParallelStateSucceeded"
+	ParallelStateFailed    EventType = "ParallelStateFailed"
+
+	MapStateStarted       EventType = "MapStateStarted"
+	MapStateSucceeded     EventType = "MapStateSucceeded"
+	MapStateFailed        EventType = "MapStateFailed"
+	MapIterationStarted   EventType = "MapIterationStarted"
+	MapIterationSucceeded EventType = "MapIterationSucceeded"
+	MapIterationFailed    EventType = "MapIterationFailed"
+	MapIterationAborted   EventType = "MapIterationAborted"
+
+	MapRunStarted   EventType = "MapRunStarted"
+	MapRunSucceeded EventType = "MapRunSucceeded"
+	MapRunFailed    EventType = "MapRunFailed"
+)
+
+// The engine's own notes. They have no ID, since Step Functions has no such events;
+// [Event.Note] tells them apart.
+const (
+	// NoteRetry records that an attempt of a state failed and when the next one begins.
+	NoteRetry EventType = "RetryScheduled"
+	// NoteBranchFailed records that a branch of a Parallel state failed, and with what.
+	NoteBranchFailed EventType = "BranchFailed"
+	// NoteProgress reports the counts of a Map Run. It goes to observers only, not into the history.
+	NoteProgress EventType = "MapRunProgress"
+)
+
+// Event is an event of an execution's history: AWS's event types and contents, laid
+// out flat. Which fields are set depends on the type.
+type Event struct {
+	// Child is the name of the child execution that the event belongs to; empty for the
+	// execution that was started.
+	Child string `json:"child,omitempty"`
+	// ID counts the events of an execution from 1; 0 for the engine's own notes.
+	ID       int64     `json:"id,omitempty"`
+	Previous int64     `json:"previousEventId,omitempty"`
+	Type     EventType `json:"type"`
+	Time     time.Time `json:"timestamp"` // UTC, to the microsecond
+
+	// Strand names the line of control within the execution: empty for the main one, else
+	// the ID of the event that began the branches or iterations, a dot and the index.
+	Strand string `json:"strand,omitempty"`
+	// State is the state's name.
+	State  string          `json:"name,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+	Error  string          `json:"error,omitempty"`
+	Cause  string          `json:"cause,omitempty"`
+
+	// Assigned are the variables that the state assigned.
+	Assigned map[string]json.RawMessage `json:"assignedVariables,omitempty"`
+
+	Index  *int `json:"index,omitempty"`  // of the iteration
+	Length *int `json:"length,omitempty"` // of the Map's array; 0 with an ItemReader
+
+	Resource         string `json:"resource,omitempty"`
+	TimeoutSeconds   int64  `json:"timeoutInSeconds,omitempty"`
+	HeartbeatSeconds int64  `json:"heartbeatInSeconds,omitempty"`
+	Token            string `json:"taskToken,omitempty"`
+	MapRun           string `json:"mapRunArn,omitempty"`
+
+	// Of ExecutionStarted: what the execution is bound to.
+	Machine    string `json:"stateMachine,omitempty"`
+	Definition string `json:"definitionSha256,omitempty"`
+
+	// Of NoteRetry: when the next attempt begins, and which retrier said so.
+	Until   *time.Time `json:"until,omitempty"`
+	Retrier *int       `json:"retrier,omitempty"`
+
+	// Of NoteProgress.
+	Counts *MapCounts `json:"counts,omitempty"`
+}
+
+// Note reports whether the event is the engine's own, unknown to Step Functions.
+func (e *Event) Note() bool { return e.ID == 0 }
+
+// MapCounts are the child executions of a Map Run by status. Items are what they were
+// made of: as many, unless they are batched.
+type MapCounts struct {
+	Total     int `json:"total"`
+	Pending   int `json:"pending"`
+	Running   int `json:"running"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Aborted   int `json:"aborted"`
+	Items     int `json:"items"`
+}
