@@ -31,6 +31,7 @@ type Scheme struct {
 // "2024-11-03T01-0400" (hour, always with the zone's offset, so that a repeated
 // hour has two labels). In paths and manifests the label stands behind the unit: "day=2011-11-01".
 type Slot struct {
-	Label    string `json:"label"`
-	From, To int64
+	Label string `json:"label"`
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
 }

@@ -1,0 +1,207 @@
+// Package plan turns what there is of a log into what a run reads: a cover of
+// each topic partition by segments and the tail, the read range of a window,
+// the shards. It owns promise 1: every offset of the read range is used once,
+// and accounted for by one owner.
+//
+// It does no I/O, reads no clock, and gives the same plan for the same
+// inventory in any order. It refuses rather than guesses: a hole, deleted
+// history, a lateness that the segments contradict. Offsets are half-open ranges; times are
+// microseconds since the epoch.
+package plan
+
+import (
+	"hindcast/internal/blob"
+	"hindcast/internal/partition"
+	"hindcast/internal/spec"
+	"hindcast/internal/unit"
+)
+
+// KafkaColumns names the columns of a segment that hold what Kafka knows of a record.
+type KafkaColumns = spec.KafkaColumns
+
+// Span is a range of times, both ends included, in microseconds.
+type Span struct {
+	Min int64 `json:"min"`
+	Max int64 `json:"max"`
+}
+
+// RowGroup is the part of a segment that can be read by itself.
+type RowGroup struct {
+	Rows  int64      `json:"rows"`
+	Bytes unit.Bytes `json:"bytes"` // as stored
+	// First and Next span its rows' offsets, half-open. Those of a segment's groups ascend and do not overlap.
+	First int64 `json:"first"`
+	Next  int64 `json:"next"`
+	// RecordTime bounds the record times; nil where unknown. A bound may be loose only if no row lies outside it.
+	RecordTime *Span `json:"record_time,omitempty"`
+	// EventTime has the least and greatest event time of the rows that have one: exact, or nil where unknown.
+	EventTime *Span `json:"event_time,omitempty"`
+	// Timed says that every row is known to have an event time. A group without it
+	// is never pruned: a row whose time is null is a dead letter that must be seen.
+	Timed bool `json:"timed,omitempty"`
+}
+
+// Segment is an immutable piece of one topic partition's history.
+type Segment struct {
+	Key       string     `json:"key"`
+	ETag      blob.ETag  `json:"etag"`
+	Size      unit.Bytes `json:"size"`
+	Partition int32      `json:"partition"`
+	// First and Next span its offsets, half-open.
+	//
+	// Captured segments tile the range that was captured: the first begins where it begins, each begins where the one
+	// before it ended, the last ends where it ends. So offsets without a record (transaction markers, compacted records)
+	// lie inside a segment, and one that is lost is noticed. A range without any record gives one segment with no rows.
+	First int64 `json:"first"`
+	Next  int64 `json:"next"`
+	Rows  int64 `json:"rows"`
+	// Offsets are the rows' exact offsets, in ascending order in the file; nil where every offset from First to Next has its row.
+	Offsets   Ranges     `json:"offsets,omitempty"`
+	RowGroups []RowGroup `json:"row_groups"`
+	// Captured says that the segment is a part of the tail, written by the run.
+	Captured bool `json:"captured,omitempty"`
+}
+
+// Tail is what the brokers have of a topic partition.
+type Tail struct {
+	Partition int32 `json:"partition"`
+	Start     int64 `json:"start"` // the log start: the first offset that can be read
+	End       int64 `json:"end"`   // pinned: one past the last offset that the run may read
+}
+
+// Listing is what a source found in object storage.
+type Listing struct {
+	Segments []Segment `json:"segments"` // in any order
+	Ignored  int       `json:"ignored"`  // objects that are not segments by their name (_SUCCESS, .crc, folders)
+}
+
+// Inventory is all that is known of a topic when a plan is made.
+type Inventory struct {
+	Topic    string    `json:"topic"`
+	TopicID  string    `json:"topic_id,omitempty"` // as the brokers have it
+	Segments []Segment `json:"segments"`
+	// Tails has one entry a topic partition where HasTail is set.
+	Tails   []Tail `json:"tails,omitempty"`
+	HasTail bool   `json:"has_tail"`
+	// AsOf is the instant that the plan is made for, in microseconds: no window ends after it.
+	AsOf    int64 `json:"as_of"`
+	Ignored int   `json:"ignored"`
+}
+
+// Options are what the user may set of a plan. The zero value is right.
+type Options struct {
+	// ShardRows is the number of rows at which a shard takes no further slot; 0 means DefaultShardRows.
+	ShardRows int64
+	// AcceptGaps names holes that the user accepts; a hole is accepted if its offsets lie in these.
+	AcceptGaps []Gap
+	// NoPrune does without the segments' time bounds: the whole log is read.
+	NoPrune bool
+	// Code is the digest of the job's code.
+	Code string
+}
+
+// DefaultShardRows is the number of rows at which a shard takes no further slot.
+const DefaultShardRows = 1_000_000
+
+// Plan is what a run reads, decided before the first event is read. It is
+// written once; see [Plan.Digest].
+type Plan struct {
+	Format int    `json:"format"`
+	Code   string `json:"code"`
+	// SpecDigest is that of Spec, so that two plans are easily compared.
+	SpecDigest string     `json:"spec_digest"`
+	Spec       *spec.Spec `json:"spec"`
+	Topic      string     `json:"topic"`
+	TopicID    string     `json:"topic_id,omitempty"`
+	AsOf       int64      `json:"as_of"`
+	// Window is nil for a run over the whole log.
+	Window     *spec.Window `json:"window"`
+	ShardRows  int64        `json:"shard_rows"`
+	NoPrune    bool         `json:"no_prune,omitempty"`
+	Partitions []Partition  `json:"partitions"` // of the topic, ascending
+	// AcceptedGaps are the holes in the read ranges that the user accepted.
+	AcceptedGaps []Gap `json:"accepted_gaps,omitempty"`
+	// Warnings are sentences for the user: what was decided, and what is not proven.
+	Warnings []string `json:"warnings,omitempty"`
+	Ignored  int      `json:"ignored,omitempty"`
+}
+
+// Partition is what a run reads of one topic partition. Its read range is
+// the union of what it reads of segments, Tail and Absent, which do not overlap.
+type Partition struct {
+	Partition int32 `json:"partition"`
+	// Read is the read range: every one of its offsets is accounted for.
+	Read Ranges `json:"read"`
+	// Segments are those that the run reads, by their first offset.
+	Segments []Use `json:"segments"`
+	// Tail is what must be captured from the brokers, one capture a range.
+	Tail Ranges `json:"tail,omitempty"`
+	// Absent are the offsets of accepted gaps.
+	Absent Ranges `json:"absent,omitempty"`
+	// Broker is what the brokers had when the ends were pinned; nil without a tail.
+	Broker *Tail `json:"broker,omitempty"`
+}
+
+// Use is a segment and what a run uses of it.
+type Use struct {
+	Segment
+	// Keep are the offsets that are read from this segment and from no other; nil means all of its rows.
+	Keep Ranges `json:"keep,omitempty"`
+}
+
+// Input is what one shard reads of one segment.
+type Input struct {
+	Partition int32      `json:"partition"`
+	Segment   string     `json:"segment"` // the key: in the run's store if Captured, else in the source's
+	ETag      blob.ETag  `json:"etag"`
+	Size      unit.Bytes `json:"size"`
+	Captured  bool       `json:"captured,omitempty"`
+	// RowGroups are read, ascending; of their rows, those of Keep (nil: all). Rows is how many these are.
+	RowGroups []int  `json:"row_groups"`
+	Keep      Ranges `json:"keep,omitempty"`
+	Rows      int64  `json:"rows"`
+	// Owned are the offsets that this shard accounts for where a row belongs to no slot: its event lies outside the
+	// window, or its event time cannot be read. Every offset read is owned by one shard of each scheme.
+	// A row of a slot is always accounted for by the shard that has the slot, owned or not.
+	Owned Ranges `json:"owned,omitempty"`
+}
+
+// Shard is one worker's share of a run: some slots of tables cut by time, or
+// one topic partition of tables cut by key bucket.
+type Shard struct {
+	ID     string   `json:"id"`
+	Tables []string `json:"tables"`
+	// Scheme is that of each of the tables.
+	Scheme partition.Scheme `json:"scheme"`
+	// Slots are contiguous and ascending; nil for bucket tables. A shard may have no inputs: its slots have no rows.
+	Slots []partition.Slot `json:"slots,omitempty"`
+	// TopicPartition is set for bucket tables.
+	TopicPartition *int32 `json:"topic_partition,omitempty"`
+	// Inputs are sorted by topic partition, then first offset.
+	Inputs []Input    `json:"inputs"`
+	Rows   int64      `json:"rows"` // that are read
+	Bytes  unit.Bytes `json:"bytes"`
+}
+
+// SkipReason says why no shard accounts for offsets of the read range.
+type SkipReason string
+
+// The reasons.
+const (
+	Pruned SkipReason = "pruned" // the row group's bounds prove that no event lies in the window
+	NoData SkipReason = "empty"  // the brokers have no record there: transaction markers, compaction
+	Absent SkipReason = "gap"    // missing, and accepted by name
+)
+
+// Skip is offsets of the read range that no shard reads.
+type Skip struct {
+	Partition int32      `json:"partition"`
+	Captured  bool       `json:"captured,omitempty"` // of the tail, not of segments
+	Reason    SkipReason `json:"reason"`
+	Offsets   Ranges     `json:"offsets"`
+	Bytes     unit.Bytes `json:"bytes,omitempty"`
+}
+
+// Skipped is everything that no shard reads, by topic partition. Together with what
+// the shards of any one scheme own it is the read range, exactly.
+type Skipped []Skip
