@@ -11,6 +11,7 @@ package blob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -36,7 +37,7 @@ type Info struct {
 	Key      string
 	Size     int64
 	ETag     ETag
-	Modified time.Time
+	Modified time.Time // zero from the put of a store that does not say
 }
 
 // GetOptions narrow a read.
@@ -48,10 +49,38 @@ type GetOptions struct {
 	IfMatch ETag
 }
 
+// Range resolves the options against an object's size, as the half-open range
+// of bytes to read. An offset of 0 is within an empty object.
+func (o GetOptions) Range(size int64) (from, to int64, err error) {
+	if o.Offset < 0 || o.Length < 0 || o.Offset > 0 && o.Offset >= size {
+		return 0, 0, fmt.Errorf("range of %d bytes from %d is not within the object's %d bytes", o.Length, o.Offset, size)
+	}
+	if o.Length == 0 || o.Length > size-o.Offset {
+		return o.Offset, size, nil
+	}
+	return o.Offset, o.Offset + o.Length, nil
+}
+
 // Condition guards a put. The zero Condition writes unconditionally.
 type Condition struct {
 	IfAbsent bool // the key must have no object
 	IfMatch  ETag // the key must have this object; one that is gone is ErrPrecondition, too
+}
+
+// IsZero reports that there is no condition.
+func (c Condition) IsZero() bool { return c == Condition{} }
+
+// Check returns ErrPrecondition if an object with this tag, or none, is not what c asks for.
+func (c Condition) Check(current ETag, exists bool) error {
+	switch {
+	case c.IfAbsent && exists:
+		return fmt.Errorf("%w: there is an object already", ErrPrecondition)
+	case c.IfMatch != "" && !exists:
+		return fmt.Errorf("%w: the object is gone", ErrPrecondition)
+	case c.IfMatch != "" && current != c.IfMatch:
+		return fmt.Errorf("%w: it is another object by now", ErrPrecondition)
+	}
+	return nil
 }
 
 // Object is an open read. The caller closes Body.
@@ -67,10 +96,13 @@ type Store interface {
 	// Head describes an object.
 	Head(ctx context.Context, key string) (Info, error)
 	// List returns at most limit objects whose keys begin with prefix and are
-	// greater than after, in ascending bytewise order. An empty page ends a listing.
+	// greater than after, in ascending bytewise order. An empty page ends a
+	// listing, a short one does not. Foreign keys come as they are, even ones that CheckKey refuses.
 	List(ctx context.Context, prefix, after string, limit int) ([]Info, error)
 	// Put writes a whole object, atomically and durably. Body is read from its
-	// start, possibly more than once.
+	// start, possibly more than once. After an error other than
+	// ErrPrecondition, a cancelled context among them, the caller cannot know
+	// whether the put took effect, or yet will: read back.
 	Put(ctx context.Context, key string, body io.ReadSeeker, cond Condition) (Info, error)
 	// Delete removes an object; one that does not exist is no error.
 	Delete(ctx context.Context, key string) error
