@@ -159,17 +159,18 @@ func (s *Store) get(ctx context.Context, key string, opts blob.GetOptions) (*blo
 		f.Close()
 		return &blob.Object{Info: f.info, Body: io.NopCloser(bytes.NewReader(f.data[from:to]))}, nil
 	}
-	body := &fileBody{ctx: ctx, f: f.File, r: io.NewSectionReader(f, from, to-from), left: to - from, etag: f.info.ETag}
+	body := &fileBody{ctx: ctx, f: f.File, r: io.NewSectionReader(f, from, to-from), left: to - from, info: f.info}
 	return &blob.Object{Info: f.info, Body: body}, nil
 }
 
-// fileBody reads a range of a large file, and looks at its end whether the file is still the same.
+// fileBody reads a range of a large file, and looks at its end whether the file
+// is still the same. A file that a put replaced is, though its change time is another.
 type fileBody struct {
 	ctx  context.Context //nolint:containedctx // the request's
 	f    *os.File
 	r    *io.SectionReader
 	left int64
-	etag blob.ETag
+	info blob.Info
 }
 
 func (b *fileBody) Read(p []byte) (int, error) {
@@ -185,7 +186,7 @@ func (b *fileBody) Read(p []byte) (int, error) {
 	if statErr != nil {
 		return 0, statErr
 	}
-	if statTag(st) != b.etag {
+	if st.Size() != b.info.Size || !st.ModTime().Equal(b.info.Modified) {
 		return 0, fmt.Errorf("%w: %s was overwritten while it was read", blob.ErrPrecondition, b.f.Name())
 	}
 	return n, err
@@ -368,12 +369,12 @@ func (s *Store) delete(ctx context.Context, key string) error {
 	}
 	defer lock.Close()
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
+		if err == nil || missing(err) {
 			return nil
 		}
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !missing(err) {
 		return err
 	}
 	return lock.Sync()

@@ -1,26 +1,22 @@
-package fileblob
+package fileblob_test
 
 import (
-	"context"
 	"testing"
 
 	"hindcast/internal/blob"
+	"hindcast/internal/blob/blobtest"
+	"hindcast/internal/blob/fileblob"
 )
 
-func TestRoundTrip(t *testing.T) {
-	s, err := New(t.TempDir())
+func open(t *testing.T, dir string) *fileblob.Store {
+	t.Helper()
+	s, err := fileblob.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.Background()
-	for _, n := range []int{0, 10, hashedSize, hashedSize + 1, 3 << 20} {
-		info, err := blob.PutBytes(ctx, s, "a b/c", make([]byte, n), blob.Condition{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, got, err := blob.ReadAll(ctx, s, "a b/c")
-		if err != nil || len(b) != n || got != info {
-			t.Fatal(len(b), err, got, info)
-		}
-	}
+	return s
+}
+
+func TestStore(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store { return open(t, t.TempDir()) })
 }

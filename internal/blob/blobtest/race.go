@@ -1,0 +1,223 @@
+package blobtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/testenv"
+)
+
+const writers = 20
+
+// count picks the number of rounds.
+func count(full, reduced int) int {
+	if testenv.Full() {
+		return full
+	}
+	return reduced
+}
+
+// state is what racing writers swap. Padding makes it long enough to be torn, and all states equally long.
+type state struct {
+	Generation string
+	Writer     string
+	Padding    string
+}
+
+func stateOf(generation, writer int) []byte {
+	b, err := json.Marshal(state{fmt.Sprintf("%06d", generation), fmt.Sprintf("%02d", writer), fmt.Sprintf("%5000d", writer)})
+	if err != nil {
+		panic(err) // strings only
+	}
+	return b
+}
+
+func generationOf(b []byte) (int, error) {
+	var st state
+	if err := json.Unmarshal(b, &st); err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(st.Generation)
+}
+
+// oneWinner lets all writers swap the same version at once, round after round.
+func oneWinner(t *testing.T, s blob.Store) {
+	tag := put(t, s, "pointer", stateOf(0, 0), blob.Condition{IfAbsent: true}).ETag
+	for round := 1; round <= count(200, 10); round++ {
+		won := make([]*blob.Info, writers)
+		start := make(chan struct{})
+		g, ctx := errgroup.WithContext(t.Context())
+		for w := range writers {
+			g.Go(func() error {
+				<-start
+				info, err := blob.PutBytes(ctx, s, "pointer", stateOf(round, w), blob.Condition{IfMatch: tag})
+				if err == nil {
+					won[w] = &info
+				}
+				if errors.Is(err, blob.ErrPrecondition) {
+					err = nil
+				}
+				return err
+			})
+		}
+		close(start)
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		winner := -1
+		for w, info := range won {
+			if info == nil {
+				continue
+			}
+			if winner >= 0 {
+				t.Fatalf("round %d: writers %d and %d both won", round, winner, w)
+			}
+			winner, tag = w, info.ETag
+		}
+		if winner < 0 {
+			t.Fatalf("round %d: nobody won", round)
+		}
+		wantBytes(t, s, "pointer", stateOf(round, winner))
+	}
+}
+
+// noLostUpdate counts up by read and swap: every acknowledged step must be in the sum.
+func noLostUpdate(t *testing.T, s blob.Store) {
+	put(t, s, "counter", stateOf(0, 0), blob.Condition{IfAbsent: true})
+	steps := count(20, 3)
+	taken := make([]atomic.Int32, writers*steps+1)
+	g, ctx := errgroup.WithContext(t.Context())
+	for w := range writers {
+		g.Go(func() error {
+			for done := 0; done < steps; {
+				b, info, err := blob.ReadAll(ctx, s, "counter")
+				if err != nil {
+					return err
+				}
+				generation, err := generationOf(b)
+				if err != nil {
+					return fmt.Errorf("torn read: %w", err)
+				}
+				_, err = blob.PutBytes(ctx, s, "counter", stateOf(generation+1, w), blob.Condition{IfMatch: info.ETag})
+				if errors.Is(err, blob.ErrPrecondition) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if generation >= writers*steps || taken[generation+1].Add(1) > 1 {
+					return fmt.Errorf("generation %d was taken twice", generation+1)
+				}
+				done++
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := blob.ReadAll(t.Context(), s, "counter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if generation, err := generationOf(b); err != nil || generation != writers*steps {
+		t.Fatalf("counted %d, %v, want %d", generation, err, writers*steps)
+	}
+}
+
+// oneCreator lets all writers create the same key at once.
+func oneCreator(t *testing.T, s blob.Store) {
+	for round := range count(50, 5) {
+		key := fmt.Sprintf("decisions/%d.json", round)
+		var won atomic.Int32
+		g, ctx := errgroup.WithContext(t.Context())
+		for w := range writers {
+			g.Go(func() error {
+				_, err := blob.PutBytes(ctx, s, key, stateOf(0, w), blob.Condition{IfAbsent: true})
+				if err == nil {
+					won.Add(1)
+				}
+				if errors.Is(err, blob.ErrPrecondition) {
+					err = nil
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if won.Load() != 1 {
+			t.Fatalf("round %d: %d writers created it", round, won.Load())
+		}
+	}
+}
+
+// wholeReads overwrites an object while others read and list it.
+func wholeReads(t *testing.T, s blob.Store) {
+	for _, n := range []int{5_000, 300_000} {
+		key := fmt.Sprintf("x%d", n)
+		versions := make([][]byte, 8)
+		for i := range versions {
+			versions[i] = content(n, uint64(i))
+		}
+		put(t, s, key, versions[0], blob.Condition{})
+		var done atomic.Bool
+		g, ctx := errgroup.WithContext(t.Context())
+		g.Go(func() error {
+			defer done.Store(true)
+			for i := range count(200, 30) {
+				if _, err := blob.PutBytes(ctx, s, key, versions[i%len(versions)], blob.Condition{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for range 4 {
+			g.Go(func() error {
+				for !done.Load() {
+					b, info, err := blob.ReadAll(ctx, s, key)
+					if err != nil {
+						return err
+					}
+					if !slices.ContainsFunc(versions, func(v []byte) bool { return bytes.Equal(b, v) }) {
+						return fmt.Errorf("torn read of %d bytes", len(b))
+					}
+					page, err := s.List(ctx, "x", "", 100)
+					if err != nil {
+						return err
+					}
+					if names := names(page); !slices.Contains(names, key) {
+						return fmt.Errorf("lists %q without %s", names, key)
+					}
+					// A read that is pinned gives these bytes or none.
+					o, err := s.Get(ctx, key, blob.GetOptions{IfMatch: info.ETag, Offset: 100})
+					if errors.Is(err, blob.ErrPrecondition) {
+						continue
+					}
+					if err != nil {
+						return err
+					}
+					rest, err := io.ReadAll(o.Body)
+					o.Body.Close()
+					if err != nil || !bytes.Equal(rest, b[100:]) {
+						return fmt.Errorf("a pinned read of %d bytes gives others, or %w", len(rest), err)
+					}
+				}
+				return nil
+			})
+		}
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
