@@ -1,0 +1,78 @@
+package job
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// borrowers are the fields of a state, columns and private ones, that an author may set to a string, bytes or pointer of an event.
+func borrowers(t reflect.Type) []field {
+	var out []field
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		f := field{offset: sf.Offset}
+		elem := sf.Type
+		if elem.Kind() == reflect.Pointer {
+			f.ptr, elem = true, elem.Elem()
+		}
+		if f.typ = goTypeOf(elem); f.ptr || f.typ == goString || f.typ == goBytes {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// detach replaces what the field at p borrowed by a copy. Memory that events own is told by held.
+func (f *field) detach(p unsafe.Pointer, held func(unsafe.Pointer) bool) {
+	if !f.ptr {
+		switch f.typ {
+		case goString:
+			detachString((*string)(p), held)
+		case goBytes:
+			detachBytes((*[]byte)(p), held)
+		}
+		return
+	}
+	switch f.typ {
+	case goBool:
+		detachValue((**bool)(p), held)
+	case goInt64:
+		detachValue((**int64)(p), held)
+	case goInt32:
+		detachValue((**int32)(p), held)
+	case goFloat64:
+		detachValue((**float64)(p), held)
+	case goTime, goDate:
+		detachValue((**time.Time)(p), held)
+	case goString:
+		if detachValue((**string)(p), held); *(**string)(p) != nil {
+			detachString(*(**string)(p), held)
+		}
+	case goBytes:
+		if detachValue((**[]byte)(p), held); *(**[]byte)(p) != nil {
+			detachBytes(*(**[]byte)(p), held)
+		}
+	}
+}
+
+func detachValue[T any](p **T, held func(unsafe.Pointer) bool) {
+	if *p != nil && held(unsafe.Pointer(*p)) {
+		v := **p
+		*p = &v
+	}
+}
+
+func detachString(p *string, held func(unsafe.Pointer) bool) {
+	if held(unsafe.Pointer(unsafe.StringData(*p))) {
+		*p = strings.Clone(*p)
+	}
+}
+
+func detachBytes(p *[]byte, held func(unsafe.Pointer) bool) {
+	if held(unsafe.Pointer(unsafe.SliceData(*p))) {
+		*p = bytes.Clone(*p)
+	}
+}

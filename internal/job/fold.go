@@ -1,0 +1,326 @@
+package job
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"unsafe"
+
+	"hindcast/internal/job/wire"
+	"hindcast/internal/record"
+)
+
+// Fold makes one row of all events that have a key. E is what is read of an event, S the state of a key and its row at once;
+// see the package comment for their tags.
+type Fold[E, S any] struct {
+	// Where, if set, says which events count.
+	Where func(*E) bool
+	// Key returns the state of a key that has seen no event yet, with its key columns set. It may be nil if S has none:
+	// then a partition has one row.
+	Key func(*E) S
+	// Apply adds an event. It must not change key columns.
+	Apply func(*S, *E)
+	// Finish, if set, completes a row after the key's last event: say, an average, or the size of a set.
+	Finish func(*S)
+	// Version, if set, guards each key: an event whose version is not above that of the last one applied to its key is
+	// skipped. Events of one key must come in order of version.
+	Version func(*E) int64
+}
+
+// Shape implements [Transform].
+func (f Fold[E, S]) Shape() (Shape, error) {
+	events, eventErr := eventTags.fields(reflect.TypeFor[E]())
+	row, rowErr := rowTypeOf(reflect.TypeFor[S]())
+	errs := []error{eventErr, rowErr}
+	if f.Apply == nil {
+		errs = append(errs, errors.New("fold has no Apply: say what an event adds to the state"))
+	}
+	if f.Key == nil && row.keys > 0 {
+		errs = append(errs, fmt.Errorf("fold has no Key, but %s has key columns: say what an event's key is", row.name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Shape{}, err
+	}
+	return Shape{
+		Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys,
+		OneRowPerKey: true, Versioned: f.Version != nil,
+	}, nil
+}
+
+// Open implements [Transform].
+func (f Fold[E, S]) Open(o Options) (Runner, error) {
+	if _, err := f.Shape(); err != nil {
+		return nil, err
+	}
+	in, err := newLoader[E]()
+	if err != nil {
+		return nil, err
+	}
+	t := reflect.TypeFor[S]()
+	row, err := rowTypeOf(t)
+	if err != nil {
+		return nil, err
+	}
+	r := &foldRunner[E, S]{fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t), states: newStates[S](o.Bucket != nil)}
+	if o.Bucket != nil {
+		r.bucket = o.Bucket
+		if r.bucketBy, err = row.bucketColumn(o); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+type foldRunner[E, S any] struct {
+	fold     Fold[E, S]
+	in       *loader[E]
+	row      rowType
+	slots    int
+	bucket   func([]byte) int
+	bucketBy *field
+	states   *states[S]
+
+	// deep says that S has maps or slices: a copy of it does not undo an Apply.
+	deep bool
+	// borrowed are the fields of S that may point into an event, touched the states that may do so since the block began.
+	borrowed []field
+	touched  []uint32
+
+	fresh, before S
+	key, scratch  []byte
+	order         []sorted // of drained states, once draining began
+}
+
+// Add implements [Runner].
+func (r *foldRunner[E, S]) Add(b *record.Batch, rows, slots []int32, out *Outcome) error {
+	if r.order != nil {
+		return errDrained
+	}
+	if err := r.in.check(b); err != nil {
+		return err
+	}
+	r.in.begin(b, len(rows))
+	for len(rows) > 0 {
+		n := min(blockRows, len(rows))
+		block := block[E]{events: r.in.load(b, rows[:n]), rows: rows[:n]}
+		if slots != nil {
+			block.slots, slots = slots[:n], slots[n:]
+		}
+		for next := 0; next < n; {
+			var err error
+			if next, err = r.apply(block, next, out); err != nil {
+				return err
+			}
+		}
+		r.detach()
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// block is a run of events, with their rows in the batch and, unless buckets decide, their slots.
+type block[E any] struct {
+	events      []E
+	rows, slots []int32
+}
+
+// apply takes events from number i on, to the end or the first panic of the author's code. It returns the number of the next.
+func (r *foldRunner[E, S]) apply(b block[E], i int, out *Outcome) (next int, err error) {
+	calling := ""
+	var state *S // that Apply is at work on, unless it is a fresh one
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		next = i + 1
+		failure := panicError(calling, v)
+		if state != nil && r.deep {
+			err = fmt.Errorf("row %d: %w: the state of its key may be half changed, and %s holds maps or slices that cannot be put back", b.rows[i], failure, r.row.name)
+			return
+		}
+		if state != nil {
+			*state = r.before
+		}
+		out.Failures = append(out.Failures, Failure{b.rows[i], failure})
+	}()
+	for ; i < len(b.events); i++ {
+		e := &b.events[i]
+		if unfit := r.in.failure(i); unfit != nil {
+			out.Failures = append(out.Failures, Failure{b.rows[i], unfit})
+			continue
+		}
+		if r.fold.Where != nil {
+			calling = "Where"
+			if !r.fold.Where(e) {
+				out.Filtered++
+				continue
+			}
+		}
+		if r.fold.Key != nil {
+			calling = "Key"
+			r.fresh = r.fold.Key(e)
+		} else {
+			r.fresh = *new(S)
+		}
+		var keyErr error
+		if r.key, keyErr = r.row.appendKey(r.key[:0], unsafe.Pointer(&r.fresh)); keyErr != nil {
+			out.Failures = append(out.Failures, Failure{b.rows[i], keyErr})
+			continue
+		}
+		var version int64
+		if r.fold.Version != nil {
+			calling = "Version"
+			version = r.fold.Version(e)
+		}
+		slot := int32(0)
+		if b.slots != nil {
+			slot = b.slots[i]
+		}
+		id, at := r.states.find(slot, r.key)
+		calling = "Apply"
+		if id == none {
+			r.fold.Apply(&r.fresh, e)
+			if r.bucket != nil {
+				slot = int32(r.bucket(r.bucketValue()))
+			}
+			if slot < 0 || int(slot) >= r.slots {
+				return i, fmt.Errorf("row %d belongs to slot %d of %d", b.rows[i], slot, r.slots)
+			}
+			id = r.states.insert(at, slot, r.key, r.fresh)
+		} else {
+			entry := &r.states.entries[id]
+			if r.fold.Version != nil && version <= entry.version {
+				out.Stale++
+				continue
+			}
+			state = r.states.at(id)
+			r.before = *state
+			r.fold.Apply(state, e)
+			state = nil
+		}
+		r.states.entries[id].version = version
+		if len(r.borrowed) > 0 {
+			r.touched = append(r.touched, id)
+		}
+		out.Applied++
+	}
+	return i, nil
+}
+
+// detach copies what the states took from the events of a block, so that they do not keep the block's memory.
+func (r *foldRunner[E, S]) detach() {
+	for _, id := range r.touched {
+		p := unsafe.Pointer(r.states.at(id))
+		for i := range r.borrowed {
+			r.borrowed[i].detach(unsafe.Add(p, r.borrowed[i].offset), r.in.holds)
+		}
+	}
+	r.touched = r.touched[:0]
+}
+
+// Drain implements [Runner].
+func (r *foldRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) error {
+	if r.order == nil {
+		r.order = r.states.sorted()
+	}
+	b := newBatch(r.row.fields)
+	for _, o := range ofSlot(r.order, int32(slot)) {
+		state := r.states.at(o.id)
+		if err := r.finish(state); err != nil {
+			return err
+		}
+		var err error
+		if r.key, err = r.row.appendKey(r.key[:0], unsafe.Pointer(state)); err == nil && !bytes.Equal(r.key, r.states.key(o.id)) {
+			err = fmt.Errorf("a key column of %s was changed by Apply or Finish: only Key may set it", r.row.name)
+		}
+		if err == nil {
+			err = r.row.appendTo(b, unsafe.Pointer(state))
+		}
+		if err != nil {
+			return fmt.Errorf("row of key %q: %w", r.states.key(o.id), err)
+		}
+		*state = *new(S) // frees what it points to
+		if b.Len == outRows {
+			if err := yield(b); err != nil {
+				return err
+			}
+			truncate(b, 0)
+		}
+	}
+	if b.Len == 0 {
+		return nil
+	}
+	return yield(b)
+}
+
+func (r *foldRunner[E, S]) finish(state *S) (err error) {
+	if r.fold.Finish == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicError("Finish", v)
+		}
+	}()
+	r.fold.Finish(state)
+	return nil
+}
+
+// Snapshot implements [Runner].
+func (r *foldRunner[E, S]) Snapshot(dst io.Writer) error {
+	if r.order != nil {
+		return errDrained
+	}
+	var w wire.Writer
+	w.Uint(uint64(len(r.states.entries)))
+	for id := range r.states.entries {
+		entry := &r.states.entries[id]
+		w.Uint(uint64(entry.slot))
+		w.Bytes(r.states.key(uint32(id)))
+		w.Int(entry.version)
+		enc := plainEncoder{w: &w}
+		if enc.encode(reflect.ValueOf(r.states.at(uint32(id))).Elem()); enc.err != nil {
+			return fmt.Errorf("snapshot of %s: %w", r.row.name, enc.err)
+		}
+		if w.Buffered() >= 1<<16 {
+			if err := w.Flush(dst); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Flush(dst)
+}
+
+// Restore implements [Runner].
+func (r *foldRunner[E, S]) Restore(src io.Reader) error {
+	in, err := wire.ReadAll(src)
+	if err != nil {
+		return err
+	}
+	for n := in.Len(); n > 0; n-- {
+		slot, key, version := in.Uint(), in.Bytes(), in.Int()
+		var state S
+		decodePlain(in, reflect.ValueOf(&state).Elem())
+		if in.Err() != nil || slot >= uint64(r.slots) {
+			return wire.ErrShort
+		}
+		id, at := r.states.find(int32(slot), key)
+		if id != none {
+			return wire.ErrShort
+		}
+		id = r.states.insert(at, int32(slot), key, state)
+		r.states.entries[id].version = version
+	}
+	return in.End()
+}
+
+var errDrained = errors.New("rows were drained already: open another runner")
+
+// bucketValue is what decides the bucket of the fresh state.
+func (r *foldRunner[E, S]) bucketValue() []byte {
+	r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(&r.fresh))
+	return r.scratch
+}

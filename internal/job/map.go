@@ -1,0 +1,300 @@
+package job
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"unsafe"
+
+	"hindcast/internal/job/wire"
+	"hindcast/internal/record"
+)
+
+// Map makes rows of each event alone. E is what is read of an event, R a row; see the package comment for their tags. Rows are
+// sorted by their key columns; those with equal keys, or without any, stay in the order of the log.
+type Map[E, R any] struct {
+	// Where, if set, says which events count.
+	Where func(*E) bool
+	// Each calls emit once a row. An event that gives none counts as filtered.
+	Each func(e *E, emit func(R))
+}
+
+// Shape implements [Transform].
+func (m Map[E, R]) Shape() (Shape, error) {
+	events, eventErr := eventTags.fields(reflect.TypeFor[E]())
+	row, rowErr := rowTypeOf(reflect.TypeFor[R]())
+	errs := []error{eventErr, rowErr}
+	if m.Each == nil {
+		errs = append(errs, errors.New("map has no Each: say what rows an event gives"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Shape{}, err
+	}
+	return Shape{Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys}, nil
+}
+
+// Open implements [Transform].
+func (m Map[E, R]) Open(o Options) (Runner, error) {
+	if _, err := m.Shape(); err != nil {
+		return nil, err
+	}
+	in, err := newLoader[E]()
+	if err != nil {
+		return nil, err
+	}
+	row, err := rowTypeOf(reflect.TypeFor[R]())
+	if err != nil {
+		return nil, err
+	}
+	r := &mapRunner[E, R]{spec: m, in: in, row: row, slots: make([]rowList, o.Slots), bucket: o.Bucket}
+	r.emit = func(row R) { r.emitted = append(r.emitted, row) }
+	if o.Bucket != nil {
+		if r.bucketBy, err = row.bucketColumn(o); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+type mapRunner[E, R any] struct {
+	spec     Map[E, R]
+	in       *loader[E]
+	row      rowType
+	bucket   func([]byte) int
+	bucketBy *field
+	slots    []rowList
+	drained  bool
+	emit     func(R)
+	emitted  []R // of one event
+	scratch  []byte
+}
+
+// Add implements [Runner].
+func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome) error {
+	if r.drained {
+		return errDrained
+	}
+	if err := r.in.check(b); err != nil {
+		return err
+	}
+	r.in.begin(b, len(rows))
+	for len(rows) > 0 {
+		n := min(blockRows, len(rows))
+		block := block[E]{events: r.in.load(b, rows[:n]), rows: rows[:n]}
+		if slots != nil {
+			block.slots, slots = slots[:n], slots[n:]
+		}
+		for next := 0; next < n; {
+			var err error
+			if next, err = r.apply(block, next, out); err != nil {
+				return err
+			}
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// apply takes events from number i on, to the end or the first panic of the author's code. It returns the number of the next.
+func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err error) {
+	calling := ""
+	defer func() {
+		if v := recover(); v != nil {
+			next = i + 1
+			out.Failures = append(out.Failures, Failure{b.rows[i], panicError(calling, v)})
+		}
+	}()
+	for ; i < len(b.events); i++ {
+		e := &b.events[i]
+		if unfit := r.in.failure(i); unfit != nil {
+			out.Failures = append(out.Failures, Failure{b.rows[i], unfit})
+			continue
+		}
+		if r.spec.Where != nil {
+			calling = "Where"
+			if !r.spec.Where(e) {
+				out.Filtered++
+				continue
+			}
+		}
+		calling = "Each"
+		r.emitted = r.emitted[:0]
+		r.spec.Each(e, r.emit)
+		slot := int32(0)
+		if b.slots != nil {
+			slot = b.slots[i]
+		}
+		unfit, err := r.keep(slot)
+		switch {
+		case err != nil:
+			return i, fmt.Errorf("row %d: %w", b.rows[i], err)
+		case unfit != nil:
+			out.Failures = append(out.Failures, Failure{b.rows[i], unfit})
+		case len(r.emitted) == 0:
+			out.Filtered++
+		default:
+			out.Applied++
+		}
+	}
+	return i, nil
+}
+
+// keep adds the rows of one event to their slots: all, or none if one of them is unfit.
+func (r *mapRunner[E, R]) keep(slot int32) (unfit, err error) {
+	for n := range r.emitted {
+		p := unsafe.Pointer(&r.emitted[n])
+		to := int(slot)
+		if r.bucket != nil {
+			r.scratch = r.bucketBy.bucketValue(r.scratch[:0], p)
+			to = r.bucket(r.scratch)
+		}
+		if to < 0 || to >= len(r.slots) {
+			return nil, fmt.Errorf("slot %d of %d", to, len(r.slots))
+		}
+		if unfit := r.slots[to].add(&r.row, p); unfit != nil {
+			r.takeBack(slot, n)
+			return unfit, nil
+		}
+	}
+	return nil, nil
+}
+
+// takeBack removes the first n rows of the event, which were added last.
+func (r *mapRunner[E, R]) takeBack(slot int32, n int) {
+	for ; n > 0; n-- {
+		to := int(slot)
+		if r.bucket != nil {
+			r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(&r.emitted[n-1]))
+			to = r.bucket(r.scratch)
+		}
+		r.slots[to].removeLast()
+	}
+}
+
+// Drain implements [Runner].
+func (r *mapRunner[E, R]) Drain(slot int, yield func(*record.Batch) error) error {
+	r.drained = true
+	list := &r.slots[slot]
+	order := list.sorted(r.row.comparers())
+	out := newBatch(r.row.fields)
+	for len(order) > 0 {
+		n := min(outRows, len(order))
+		truncate(out, 0)
+		for c := range out.Columns {
+			if err := list.gather(&out.Columns[c], c, order[:n]); err != nil {
+				return fmt.Errorf("rows of %s: %w", r.row.name, err)
+			}
+		}
+		out.Len = n
+		if err := yield(out); err != nil {
+			return err
+		}
+		order = order[n:]
+	}
+	*list = rowList{}
+	return nil
+}
+
+// Snapshot implements [Runner].
+func (r *mapRunner[E, R]) Snapshot(dst io.Writer) error {
+	if r.drained {
+		return errDrained
+	}
+	var w wire.Writer
+	for i := range r.slots {
+		w.Uint(uint64(len(r.slots[i].chunks)))
+		for _, b := range r.slots[i].chunks {
+			writeBatch(&w, b)
+			if err := w.Flush(dst); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Flush(dst)
+}
+
+// Restore implements [Runner].
+func (r *mapRunner[E, R]) Restore(src io.Reader) error {
+	in, err := wire.ReadAll(src)
+	if err != nil {
+		return err
+	}
+	for i := range r.slots {
+		for n := in.Len(); n > 0; n-- {
+			b := newBatch(r.row.fields)
+			if readBatch(in, b); in.Err() != nil {
+				return in.Err()
+			}
+			r.slots[i].chunks = append(r.slots[i].chunks, b)
+		}
+	}
+	return in.End()
+}
+
+// rowList holds rows as columns, in chunks of listRows (the last may be shorter), so that rows never move.
+type rowList struct{ chunks []*record.Batch }
+
+const (
+	listBits = 13
+	listRows = 1 << listBits
+)
+
+func (l *rowList) add(t *rowType, p unsafe.Pointer) error {
+	if n := len(l.chunks); n == 0 || l.chunks[n-1].Len == listRows {
+		l.chunks = append(l.chunks, newBatch(t.fields))
+	}
+	return t.appendTo(l.chunks[len(l.chunks)-1], p)
+}
+
+func (l *rowList) removeLast() {
+	last := len(l.chunks) - 1
+	if l.chunks[last].Len == 0 { // opened for a row that did not fit
+		l.chunks = l.chunks[:last]
+		last--
+	}
+	truncate(l.chunks[last], l.chunks[last].Len-1)
+}
+
+// sorted returns the numbers of all rows by key; rows with equal keys in the order in which they were added.
+func (l *rowList) sorted(by []comparer) []int32 {
+	var order []int32
+	for c, b := range l.chunks {
+		for i := range b.Len {
+			order = append(order, int32(c<<listBits|i))
+		}
+	}
+	slices.SortFunc(order, func(x, y int32) int {
+		a, i := l.chunks[x>>listBits], int(x&(listRows-1))
+		b, j := l.chunks[y>>listBits], int(y&(listRows-1))
+		for _, compare := range by {
+			if c := compare(a, i, b, j); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(x, y)
+	})
+	return order
+}
+
+// gather appends column c of the given rows to out.
+func (l *rowList) gather(out *record.Column, c int, order []int32) error {
+	for n, x := range order {
+		in, i := &l.chunks[x>>listBits].Columns[c], int(x&(listRows-1))
+		switch {
+		case in.Nulls.Get(i):
+			appendNull(out, n)
+		case in.Kind == record.String:
+			if err := appendString(out, in.Strings.At(i)); err != nil {
+				return err
+			}
+		case in.Kind == record.Float64:
+			out.Float64s = append(out.Float64s, in.Float64s[i])
+		default:
+			out.Int64s = append(out.Int64s, in.Int64s[i])
+		}
+	}
+	return nil
+}
