@@ -1,0 +1,417 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/check"
+	"hindcast/internal/table"
+)
+
+// Options are for [Open]. The zero value works.
+type Options struct {
+	// Settle is how long a put that the store did not answer is followed up, even
+	// after the caller's context ended; 0 means 30 s.
+	Settle time.Duration
+}
+
+const defaultSettle = 30 * time.Second
+
+// Dataset moves the pointer of one dataset. It may be used concurrently, by any number of processes at once.
+type Dataset struct {
+	store  blob.Store
+	name   string
+	settle time.Duration
+	proven atomic.Bool // the store honours conditions
+}
+
+// Open gives the dataset called name, which lies at the root of store. Nothing is read yet.
+func Open(store blob.Store, name string, opts Options) *Dataset {
+	if opts.Settle == 0 {
+		opts.Settle = defaultSettle
+	}
+	return &Dataset{store: store, name: name, settle: opts.Settle}
+}
+
+// Request says who asks for an operation, when, and why.
+type Request struct {
+	By  string
+	At  time.Time
+	Why string
+}
+
+func (r Request) commit(op table.Op) table.Commit {
+	return table.Commit{Op: op, By: r.By, At: r.At.UTC().Truncate(time.Microsecond), Why: r.Why}
+}
+
+// Result is what an operation came to.
+type Result struct {
+	// Version is the version that the operation made, now or earlier.
+	Version table.Ref
+	Commit  table.Commit
+	// Repeated says that it had been made before, by an earlier attempt or by somebody else who asked for the same.
+	Repeated bool
+	// Served is what the pointer showed last: the version, or one that followed it.
+	Served table.Ref
+}
+
+// Promotion asks to serve a run's candidate.
+type Promotion struct {
+	// Run is the run's folder.
+	Run       blob.Store
+	Candidate *table.Candidate
+	// Verdict must have passed, on exactly that candidate.
+	Verdict check.Verdict
+	Request
+	// Again puts a run that was promoted and rolled back into service once more.
+	// Without it such a run stays out: the promotion was done, and succeeds without effect.
+	Again bool
+}
+
+// Promote swaps a candidate in. A repeat succeeds, and moves nothing: see [Result]. The errors are ErrNotProven,
+// ErrDecided after an abort, ErrBaseMoved, ErrBusy, ErrOutcomeUnknown, and those of the store.
+func (d *Dataset) Promote(ctx context.Context, p Promotion) (Result, error) {
+	res, err := d.promote(ctx, p)
+	if err != nil {
+		return res, fmt.Errorf("promote run %s: %w", p.Candidate.Run, err)
+	}
+	return res, nil
+}
+
+func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
+	digest, err := p.Candidate.Digest()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := proven(p.Verdict, p.Candidate.Run, digest); err != nil {
+		return Result{}, err
+	}
+	decision, err := ReadDecision(ctx, p.Run)
+	if err != nil {
+		return Result{}, err
+	}
+	if decision == nil {
+		// A promotion that is refused as things stand must not be decided: that would rule out an abort for nothing.
+		if err := d.Check(ctx, p.Candidate); err != nil {
+			return Result{}, err
+		}
+	}
+	decided, err := Decide(ctx, p.Run, Decision{
+		Run: p.Candidate.Run, Kind: KindPromote, Candidate: digest, Nonce: nonce("promote", p.Candidate.Run, digest), By: p.By, At: p.At, Why: p.Why,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	op := operation{nonce: decided.Nonce, since: generation(p.Candidate.Base)}
+	// By, at and why are the decision's, so that all who carry it out write the same.
+	commit := Request{By: decided.By, At: decided.At, Why: decided.Why}.commit(table.OpPromote)
+	now, _, err := d.read(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	last, err := latest(ctx, now, p.Candidate.Run, op.since)
+	if err != nil {
+		return Result{}, err
+	}
+	if last != nil && last.Manifest.Commit.Op == table.OpPromote {
+		return repeated(last, now), nil
+	}
+	if last != nil && p.Again {
+		op.nonce, op.since = nonce("again", last.Ref.Nonce), last.Ref.Generation
+		commit = p.commit(table.OpPromote)
+	}
+	if err := d.present(ctx, p.Candidate); err != nil {
+		return Result{}, err
+	}
+	op.build = func(now *table.Snapshot, l link) (*table.Manifest, error) {
+		return apply(p.Candidate, now, l.of(commit))
+	}
+	return d.swap(ctx, op)
+}
+
+// proven asks for a passing verdict on exactly this candidate.
+func proven(v check.Verdict, run, digest string) error {
+	switch {
+	case v.Run != run || v.Candidate != digest:
+		return fmt.Errorf("%w: the verdict is on candidate %.12s of run %s, not on %.12s: validate again", ErrNotProven, v.Candidate, v.Run, digest)
+	case !v.Passed():
+		var failed []string
+		for _, r := range v.Results {
+			if r.Status == check.Fail {
+				failed = append(failed, r.Check)
+			}
+		}
+		return fmt.Errorf("%w: checks failed: %s", ErrNotProven, strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// Check reports whether a candidate could be promoted as things stand: nil, or the
+// error that [Dataset.Promote] would give. It changes nothing.
+func (d *Dataset) Check(ctx context.Context, c *table.Candidate) error {
+	now, _, err := d.read(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := latest(ctx, now, c.Run, generation(c.Base))
+	if err != nil || last != nil && last.Manifest.Commit.Op == table.OpPromote {
+		return err // it is promoted
+	}
+	_, err = apply(c, now, table.Commit{Op: table.OpPromote})
+	return err
+}
+
+// apply makes the version that follows now, nil for none, with the candidate swapped in.
+func apply(c *table.Candidate, now *table.Snapshot, commit table.Commit) (*table.Manifest, error) {
+	if c.Base != nil && (now == nil || now.Ref.Generation < c.Base.Generation || now.Ref.Generation == c.Base.Generation && now.Ref != *c.Base) {
+		return nil, fmt.Errorf("%w: the dataset no longer has version %d, which the candidate was made for: was it restored or made anew?",
+			ErrBaseMoved, c.Base.Generation)
+	}
+	var base *table.Manifest
+	if now != nil {
+		base = now.Manifest
+	}
+	m, err := c.Apply(base, commit)
+	var moved *table.MovedError
+	if errors.As(err, &moved) {
+		return nil, fmt.Errorf("%w: %w: compute it again on what is served now", ErrBaseMoved, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What must hold of the one thing that matters most is looked at once more, on the outcome.
+	for name, partitions := range table.Diff(base, m) {
+		for _, label := range partitions {
+			if _, ok := c.Tables[name].Partitions[label]; !ok {
+				return nil, fmt.Errorf("%s %s would change, which the candidate does not replace", name, label)
+			}
+		}
+	}
+	return m, nil
+}
+
+// Rollback takes a run's partitions back out: each is again what it was before the
+// run was promoted; what others committed to other partitions stays. A repeat succeeds, and moves nothing. The errors are
+// ErrNotPromoted, ErrWouldLose, ErrBusy, ErrOutcomeUnknown, and those of the store.
+func (d *Dataset) Rollback(ctx context.Context, run string, r Request) (Result, error) {
+	res, err := d.rollback(ctx, run, r)
+	if err != nil {
+		return res, fmt.Errorf("roll back run %s: %w", run, err)
+	}
+	return res, nil
+}
+
+func (d *Dataset) rollback(ctx context.Context, run string, r Request) (Result, error) {
+	now, _, err := d.read(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	done, err := latest(ctx, now, run, 0)
+	if err != nil {
+		return Result{}, err
+	}
+	if done == nil {
+		return Result{}, fmt.Errorf("%w: dataset %s has no version of it", ErrNotPromoted, d.name)
+	}
+	if done.Manifest.Commit.Op == table.OpRollback {
+		return repeated(done, now), nil
+	}
+	parent, err := done.Parent(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	var before *table.Manifest
+	if parent != nil {
+		before = parent.Manifest
+	}
+	return d.swap(ctx, operation{
+		nonce: nonce("rollback", done.Ref.Nonce),
+		since: done.Ref.Generation,
+		build: func(now *table.Snapshot, l link) (*table.Manifest, error) {
+			if now == nil {
+				return nil, table.ErrNoVersion
+			}
+			m, err := table.Revert(now.Manifest, done.Manifest, before, l.of(r.commit(table.OpRollback)))
+			var moved *table.MovedError
+			if errors.As(err, &moved) {
+				return nil, fmt.Errorf("%w: %w: roll those back first, or correct them with a new run", ErrWouldLose, err)
+			}
+			return m, err
+		},
+	})
+}
+
+// CommitRequest asks to replace partitions by what a live writer wrote.
+type CommitRequest struct {
+	// Name identifies the commit, and is what its files lie under (see
+	// [table.Path]). The same name again is the same commit, or refused if it holds something else.
+	Name string
+	// Parent is the generation that the writer read before it computed; 0 where there was none. If
+	// a partition that it replaces changed since, the commit is refused.
+	Parent int64
+	// Code is the version of the writer's code.
+	Code string
+	// Outputs are the replaced partitions, by table.
+	Outputs map[string]table.Output
+	Request
+}
+
+// Commit swaps a live writer's partitions in, as a version of their own. A repeat succeeds, and moves
+// nothing. The errors are ErrBaseMoved, ErrBusy, ErrOutcomeUnknown, and those of the store.
+func (d *Dataset) Commit(ctx context.Context, r CommitRequest) (Result, error) {
+	res, err := d.commit(ctx, r)
+	if err != nil {
+		return res, fmt.Errorf("commit %s: %w", r.Name, err)
+	}
+	return res, nil
+}
+
+func (d *Dataset) commit(ctx context.Context, r CommitRequest) (Result, error) {
+	now, _, err := d.read(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	var base *table.Snapshot
+	switch {
+	case r.Parent != 0 && now == nil:
+		return Result{}, fmt.Errorf("parent generation %d: %w", r.Parent, table.ErrNoVersion)
+	case r.Parent != 0:
+		if base, err = now.Version(ctx, r.Parent); err != nil {
+			return Result{}, err
+		}
+	}
+	c, err := table.NewCandidate(d.name, r.Name, base, table.Provenance{Code: r.Code}, r.Outputs)
+	if err != nil {
+		return Result{}, err
+	}
+	digest, err := c.Digest()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := d.present(ctx, c); err != nil {
+		return Result{}, err
+	}
+	res, err := d.swap(ctx, operation{
+		nonce: nonce("commit", r.Name),
+		since: r.Parent,
+		build: func(now *table.Snapshot, l link) (*table.Manifest, error) {
+			return apply(c, now, l.of(r.Request.commit(table.OpCommit)))
+		},
+	})
+	if err == nil && res.Commit.Candidate != digest {
+		err = fmt.Errorf("%w: generation %d is a commit of this name with other contents or another parent: take a new name", ErrConflict, res.Version.Generation)
+	}
+	return res, err
+}
+
+// AbortRun decides that a run is never promoted. A repeat succeeds. The error is ErrDecided
+// if its promotion was decided before, or ErrOutcomeUnknown.
+func AbortRun(ctx context.Context, folder blob.Store, run string, r Request) (Decision, error) {
+	return Decide(ctx, folder, Decision{Run: run, Kind: KindAbort, By: r.By, At: r.At, Why: r.Why})
+}
+
+// present asks that the candidate's files are there, with the sizes that were validated.
+func (d *Dataset) present(ctx context.Context, c *table.Candidate) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, change := range c.Tables {
+		for _, r := range change.Partitions {
+			for _, f := range r.Files {
+				g.Go(func() error {
+					info, err := d.store.Head(ctx, f.Path)
+					if err == nil && info.Size != int64(f.Bytes) {
+						err = fmt.Errorf("file %s has %d bytes, not the %d that were written", f.Path, info.Size, f.Bytes)
+					}
+					return err
+				})
+			}
+		}
+	}
+	return g.Wait()
+}
+
+// Entry is one version in a dataset's log.
+type Entry struct {
+	table.Ref
+	Commit table.Commit
+	// Changed are the partitions that the version changed, by table, in the order of readers.
+	Changed map[string][]string
+}
+
+// Log lists the versions of the dataset, newest first, at most limit of them (0: all). The error is ErrNoVersion where there is none.
+func (d *Dataset) Log(ctx context.Context, limit int) ([]Entry, error) {
+	now, err := table.OpenSnapshot(ctx, d.store)
+	if err != nil {
+		return nil, err
+	}
+	var out []Entry
+	var child *table.Snapshot
+	for v, err := range now.History(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if child != nil {
+			out = append(out, entry(v.Manifest, child))
+			if len(out) == limit {
+				return out, nil
+			}
+		}
+		child = v
+	}
+	return append(out, entry(nil, child)), nil
+}
+
+func entry(before *table.Manifest, v *table.Snapshot) Entry {
+	return Entry{Ref: v.Ref, Commit: v.Manifest.Commit, Changed: table.Diff(before, v.Manifest)}
+}
+
+// latest finds the last promotion or rollback of a run, among now and its ancestors after
+// generation since. It is nil where there is none.
+func latest(ctx context.Context, now *table.Snapshot, run string, since int64) (*table.Snapshot, error) {
+	return search(ctx, now, since, func(v *table.Snapshot) bool {
+		c := v.Manifest.Commit
+		return c.Run == run && (c.Op == table.OpPromote || c.Op == table.OpRollback)
+	})
+}
+
+func search(ctx context.Context, now *table.Snapshot, since int64, found func(*table.Snapshot) bool) (*table.Snapshot, error) {
+	for v := now; v != nil && v.Ref.Generation > since; {
+		if found(v) {
+			return v, nil
+		}
+		if v.Ref.Generation == since+1 {
+			return nil, nil
+		}
+		var err error
+		if v, err = v.Parent(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+func repeated(v, now *table.Snapshot) Result {
+	return Result{Version: v.Ref, Commit: v.Manifest.Commit, Repeated: true, Served: now.Ref}
+}
+
+func generation(r *table.Ref) int64 {
+	if r == nil {
+		return 0
+	}
+	return r.Generation
+}
+
+// nonce derives an operation's nonce from what it is for.
+func nonce(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:16])
+}

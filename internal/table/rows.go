@@ -1,0 +1,158 @@
+package table
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	"hindcast/internal/record"
+)
+
+// Text writes row i of a column as text: timestamps as RFC 3339 in UTC, dates as
+// 2011-11-01, floats with the fewest digits that give them back, strings as they
+// are. A null is the empty text.
+func Text(c *record.Column, i int) string { return string(appendText(nil, c, i)) }
+
+func appendText(b []byte, c *record.Column, i int) []byte {
+	if c.Nulls.Get(i) {
+		return b
+	}
+	switch c.Kind {
+	case record.Bool:
+		return strconv.AppendBool(b, c.Int64s[i] != 0)
+	case record.Int64:
+		return strconv.AppendInt(b, c.Int64s[i], 10)
+	case record.Float64:
+		return strconv.AppendFloat(b, c.Float64s[i], 'g', -1, 64)
+	case record.Timestamp:
+		return time.UnixMicro(c.Int64s[i]).UTC().AppendFormat(b, time.RFC3339Nano)
+	case record.Date:
+		return time.Unix(c.Int64s[i]*secondsPerDay, 0).UTC().AppendFormat(b, time.DateOnly)
+	case record.String:
+		return append(b, c.Strings.At(i)...)
+	}
+	return b
+}
+
+const secondsPerDay = 24 * 60 * 60
+
+// compareRows orders rows by columns [from, to) of both batches: strings bytewise,
+// nulls first, NaN before other floats.
+func compareRows(a *record.Batch, i int, b *record.Batch, j, from, to int) int {
+	for c := from; c < to; c++ {
+		if d := compareValues(&a.Columns[c], i, &b.Columns[c], j); d != 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+func compareValues(a *record.Column, i int, b *record.Column, j int) int {
+	if x, y := a.Nulls.Get(i), b.Nulls.Get(j); x || y {
+		return cmp.Compare(btoi(y), btoi(x))
+	}
+	switch a.Kind {
+	case record.Float64:
+		return cmp.Compare(a.Float64s[i], b.Float64s[j])
+	case record.String:
+		return bytes.Compare(a.Strings.At(i), b.Strings.At(j))
+	default:
+		return cmp.Compare(a.Int64s[i], b.Int64s[j])
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// newBatch is an empty batch to append rows to.
+func newBatch(schema record.Schema) *record.Batch {
+	b := &record.Batch{Columns: make([]record.Column, len(schema))}
+	for i, f := range schema {
+		b.Columns[i].Kind = f.Kind
+	}
+	return b
+}
+
+// appendRow copies row i of src, which has the same columns.
+func appendRow(dst, src *record.Batch, i int) {
+	for c := range dst.Columns {
+		d, s := &dst.Columns[c], &src.Columns[c]
+		null := s.Nulls.Get(i)
+		if null || d.Nulls != nil {
+			for len(d.Nulls)*64 <= dst.Len {
+				d.Nulls = append(d.Nulls, 0)
+			}
+			if null {
+				d.Nulls.Set(dst.Len)
+			}
+		}
+		switch s.Kind {
+		case record.Float64:
+			d.Float64s = append(d.Float64s, s.Float64s[i])
+		case record.String:
+			if null {
+				d.Strings.Append(nil)
+			} else {
+				d.Strings.Append(s.Strings.At(i))
+			}
+		default:
+			d.Int64s = append(d.Int64s, s.Int64s[i])
+		}
+	}
+	dst.Len++
+}
+
+// checkBatch reports columns that are not those of schema.
+func checkBatch(b *record.Batch, schema record.Schema) error {
+	if len(b.Columns) != len(schema) {
+		return fmt.Errorf("a batch of %d columns, expected %d", len(b.Columns), len(schema))
+	}
+	for i, f := range schema {
+		if b.Columns[i].Kind != f.Kind {
+			return fmt.Errorf("column %s holds %v, expected %v", f.Name, b.Columns[i].Kind, f.Kind)
+		}
+	}
+	return nil
+}
+
+// sorter checks that rows come in ascending order of their key.
+type sorter struct {
+	from, to int           // the key columns
+	last     *record.Batch // one row
+	schema   record.Schema
+}
+
+func (s *sorter) check(b *record.Batch) error {
+	if b.Len == 0 || s.from == s.to {
+		return nil
+	}
+	if s.last != nil && compareRows(s.last, 0, b, 0, s.from, s.to) > 0 {
+		return s.disorder(s.last, 0, b, 0)
+	}
+	for i := 1; i < b.Len; i++ {
+		if compareRows(b, i-1, b, i, s.from, s.to) > 0 {
+			return s.disorder(b, i-1, b, i)
+		}
+	}
+	s.last = newBatch(s.schema)
+	appendRow(s.last, b, b.Len-1)
+	return nil
+}
+
+func (s *sorter) disorder(a *record.Batch, i int, b *record.Batch, j int) error {
+	return fmt.Errorf("rows are not sorted by key: %q comes before %q", keyText(a, i, s.from, s.to), keyText(b, j, s.from, s.to))
+}
+
+func keyText(b *record.Batch, i, from, to int) []string {
+	var out []string
+	for c := from; c < to; c++ {
+		out = append(out, Text(&b.Columns[c], i))
+	}
+	return out
+}
