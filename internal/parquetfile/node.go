@@ -25,7 +25,9 @@ type fieldNode struct {
 func (n *fieldNode) Name() string { return n.name }
 
 // Value is asked for only where rows are Go values, which a [Writer] never has.
-func (n *fieldNode) Value(reflect.Value) reflect.Value { panic("parquetfile: columns are written as columns") }
+func (n *fieldNode) Value(reflect.Value) reflect.Value {
+	panic("parquetfile: columns are written as columns")
+}
 
 func columnNode(f record.Field, enc Encoding, millis bool) parquet.Node {
 	var n parquet.Node

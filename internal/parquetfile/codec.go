@@ -1,0 +1,120 @@
+package parquetfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
+	"github.com/pierrec/lz4/v4"
+)
+
+// padding is how far the bit unpacker may read past the bytes that it is given.
+const padding = 32
+
+// decompressor keeps the state of codecs between pages.
+type decompressor struct {
+	zstd *zstd.Decoder
+	gzip *gzip.Reader
+}
+
+func codecReason(c format.CompressionCodec) string {
+	switch c {
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd, format.Lz4Raw:
+		return ""
+	case format.Lz4:
+		return "it is compressed as LZ4, whose framing differs between writers; use LZ4_RAW or ZSTD in the exporter"
+	}
+	return fmt.Sprintf("it is compressed as %v, which is not read; use ZSTD in the exporter", c)
+}
+
+// decode decompresses src, which must give exactly size bytes, into dst's
+// memory or new memory. No codec can make it use more than that.
+func (d *decompressor) decode(codec format.CompressionCodec, dst, src []byte, size int) ([]byte, error) {
+	if size == 0 && len(src) == 0 {
+		return dst[:0], nil
+	}
+	if cap(dst) < size+padding {
+		dst = make([]byte, 0, size+size/4+padding)
+	}
+	// The capacity bounds what a codec can write.
+	room := dst[0:size:size]
+	n := 0
+	switch codec {
+	case format.Uncompressed:
+		n = len(src)
+		if n <= size {
+			copy(room, src)
+		}
+	case format.Snappy:
+		var err error
+		if n, err = snappy.DecodedLen(src); err != nil {
+			return nil, err
+		}
+		if n == size {
+			if _, err = snappy.Decode(room, src); err != nil {
+				return nil, err
+			}
+		}
+	case format.Lz4Raw:
+		var err error
+		if n, err = lz4.UncompressBlock(src, room); err != nil {
+			return nil, err
+		}
+	case format.Zstd:
+		if d.zstd == nil {
+			var err error
+			if d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
+				zstd.WithDecoderMaxMemory(maxPage)); err != nil {
+				return nil, err
+			}
+		}
+		out, err := d.zstd.DecodeAll(src, room[:0])
+		if err != nil {
+			return nil, err
+		}
+		n = len(out)
+	case format.Gzip:
+		if d.gzip == nil {
+			d.gzip = new(gzip.Reader)
+		}
+		if err := d.gzip.Reset(bytes.NewReader(src)); err != nil {
+			return nil, err
+		}
+		var err error
+		if n, err = readAll(d.gzip, room); err != nil {
+			return nil, err
+		}
+	case format.Brotli:
+		var err error
+		if n, err = readAll(brotli.NewReader(bytes.NewReader(src)), room); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, errors.New(codecReason(codec))
+	}
+	if n != size {
+		return nil, fmt.Errorf("a page of %d bytes decompresses to %d", size, n)
+	}
+	return dst[:size], nil
+}
+
+// readAll fills dst from r, which must end there.
+func readAll(r io.Reader, dst []byte) (int, error) {
+	n, err := io.ReadFull(r, dst)
+	if err != nil {
+		return n, err
+	}
+	var one [1]byte
+	if m, err := io.ReadFull(r, one[:]); m > 0 {
+		return 0, errors.New("a page decompresses to more than it states")
+	} else if err != io.EOF {
+		return 0, err
+	}
+	return n, nil
+}

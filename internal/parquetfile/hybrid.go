@@ -1,0 +1,161 @@
+package parquetfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/parquet-go/bitpack"
+
+	"hindcast/internal/record"
+)
+
+// hybrid decodes runs of repeated and bit-packed values (RLE in Parquet's
+// terms: levels, dictionary codes, some booleans) as they are asked for, so that a run's stated
+// length costs nothing until somebody wants the values.
+type hybrid struct {
+	b      []byte // not yet read; at least padding bytes of capacity lie behind
+	width  uint
+	run    int // values left of a repeated run
+	value  uint32
+	packed []byte // groups of eight values not yet unpacked
+	carry  [8]uint32
+	left   int // values of carry that are not yet taken, at its end
+}
+
+func newHybrid(b []byte, width uint) (hybrid, error) {
+	if width > 32 {
+		return hybrid{}, fmt.Errorf("values of %d bits", width)
+	}
+	return hybrid{b: b, width: width}, nil
+}
+
+// next returns up to most values: repeats of one value, or as many as it puts
+// into buf, which must have room for at least eight.
+func (h *hybrid) next(most int, buf []uint32) (n int, repeated bool, err error) {
+	for {
+		switch {
+		case h.run > 0:
+			n = min(h.run, most)
+			h.run -= n
+			return n, true, nil
+		case h.left > 0:
+			n = copy(buf[:min(most, len(buf))], h.carry[8-h.left:])
+			h.left -= n
+			return n, false, nil
+		case len(h.packed) > 0:
+			return h.unpack(min(most, len(buf)), buf), false, nil
+		}
+		if err := h.header(); err != nil {
+			return 0, false, err
+		}
+	}
+}
+
+// unpack takes values of the packed run, which begins at a group of eight.
+func (h *hybrid) unpack(most int, buf []uint32) int {
+	groups := min(len(h.packed)/int(h.width), most/8)
+	if groups > 0 {
+		n := groups * int(h.width)
+		bitpack.Unpack(buf[:groups*8], h.packed[:n], h.width)
+		h.packed = h.packed[n:]
+		return groups * 8
+	}
+	// Fewer than eight are wanted, or the page ends within a group.
+	n := min(int(h.width), len(h.packed))
+	whole := n * 8 / int(h.width)
+	bitpack.Unpack(h.carry[8-whole:], h.packed[:n], h.width)
+	h.packed, h.left = h.packed[n:], whole
+	taken := copy(buf[:most], h.carry[8-h.left:])
+	h.left -= taken
+	return taken
+}
+
+func (h *hybrid) header() error {
+	u, n := binary.Uvarint(h.b)
+	if n <= 0 {
+		return errors.New("there are fewer values than the page states")
+	}
+	h.b = h.b[n:]
+	if u&1 == 1 {
+		size := (u >> 1) * uint64(h.width)
+		if u>>1 > 1<<32 {
+			return errors.New("a run of packed values has an impossible length")
+		}
+		if h.width == 0 {
+			h.run, h.value = int(u>>1)*8, 0
+			return nil
+		}
+		// Writers may leave away the padding of the last group.
+		have := min(size, uint64(len(h.b)))
+		h.packed, h.b = h.b[:have], h.b[have:]
+		if size > 0 && have*8 < uint64(h.width) {
+			return errors.New("a run of packed values is cut off")
+		}
+		return nil
+	}
+	size := int(h.width+7) / 8
+	if len(h.b) < size || u>>1 > 1<<32 {
+		return errors.New("a run of repeated values is cut off")
+	}
+	h.value = 0
+	for i := range size {
+		h.value |= uint32(h.b[i]) << (8 * i)
+	}
+	if h.width < 32 && h.value>>h.width != 0 {
+		return fmt.Errorf("a repeated value of %d does not fit its %d bits", h.value, h.width)
+	}
+	h.run, h.b = int(u>>1), h.b[size:]
+	return nil
+}
+
+// fill decodes len(dst) values.
+func (h *hybrid) fill(dst []uint32) error {
+	var small [8]uint32
+	for len(dst) > 0 {
+		buf := dst
+		if len(buf) < len(small) {
+			buf = small[:]
+		}
+		n, repeated, err := h.next(len(dst), buf)
+		if err != nil {
+			return err
+		}
+		switch {
+		case repeated:
+			for i := range dst[:n] {
+				dst[i] = h.value
+			}
+		case len(dst) < len(small):
+			copy(dst, small[:n])
+		}
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// levels decodes n definition levels of a column that nests nothing: it marks nulls from bit at on and counts the rest.
+func (h *hybrid) levels(nulls record.Bitmap, at, n int, buf []uint32) (present int, err error) {
+	for n > 0 {
+		k, repeated, err := h.next(n, buf)
+		if err != nil {
+			return 0, fmt.Errorf("definition levels: %w", err)
+		}
+		switch {
+		case repeated && h.value == 1:
+			present += k
+		case repeated:
+			for i := range k {
+				nulls.Set(at + i)
+			}
+		default:
+			for i, v := range buf[:k] {
+				// Branch-free: nulls come in no order.
+				nulls[(at+i)>>6] |= uint64(1-v&1) << ((at + i) & 63)
+				present += int(v & 1)
+			}
+		}
+		at, n = at+k, n-k
+	}
+	return present, nil
+}

@@ -1,0 +1,491 @@
+package parquetfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"hindcast/internal/record"
+)
+
+var errFewer = errors.New("a page holds fewer values than it states")
+
+// values prepares the decoding of a page's values, which c.data holds.
+func (c *columnReader) values() (err error) {
+	c.bit, c.at = 0, 0
+	integer := c.col.typ == format.Int32 || c.col.typ == format.Int64
+	number := integer || c.col.typ == format.Float || c.col.typ == format.Double
+	fixed := c.col.typ == format.FixedLenByteArray
+	switch e := c.header.encoding; {
+	case e == format.Plain:
+		return nil
+	case e == format.RLEDictionary || e == format.PlainDictionary:
+		c.header.encoding = format.RLEDictionary
+		if len(c.data) == 0 { // all values are null
+			c.codes = hybrid{}
+			return nil
+		}
+		c.codes, err = newHybrid(c.data[1:], uint(c.data[0]))
+		return err
+	case e == format.RLE && c.col.typ == format.Boolean:
+		if len(c.data) < 4 {
+			c.codes = hybrid{}
+			return nil
+		}
+		n := int64(binary.LittleEndian.Uint32(c.data))
+		if n > int64(len(c.data)-4) {
+			return errors.New("a page ends within its values")
+		}
+		c.codes, err = newHybrid(c.data[4:4+n], 1)
+		return err
+	case e == format.DeltaBinaryPacked && integer:
+		if len(c.data) == 0 {
+			c.delta = delta{}
+			return nil
+		}
+		return c.delta.reset(c.data, c.col.typ == format.Int32)
+	case e == format.DeltaLengthByteArray && c.col.typ == format.ByteArray:
+		return c.deltaLengths(false)
+	case e == format.DeltaByteArray && (c.col.typ == format.ByteArray || fixed):
+		return c.deltaLengths(true)
+	case e == format.ByteStreamSplit && (number || fixed):
+		if len(c.data)%c.size() != 0 {
+			return fmt.Errorf("a page of split values of %d bytes has %d", c.size(), len(c.data))
+		}
+		return nil
+	default:
+		return fmt.Errorf("its values have the encoding %v, which is not read for %v", e, c.col.typ)
+	}
+}
+
+// size is the bytes of a value of fixed size.
+func (c *columnReader) size() int {
+	switch c.col.typ {
+	case format.Int32, format.Float:
+		return 4
+	case format.FixedLenByteArray:
+		return c.col.length
+	}
+	return 8
+}
+
+func (c *columnReader) deltaLengths(prefixed bool) (err error) {
+	c.lens, c.prefixes, c.prev = c.lens[:0], c.prefixes[:0], c.prev[:0]
+	if len(c.data) == 0 {
+		return nil
+	}
+	if c.total > maxDeltaValues {
+		return fmt.Errorf("a page of %d delta-encoded strings is more than the %d that are read", c.total, maxDeltaValues)
+	}
+	was := 8 * (cap(c.lens) + cap(c.prefixes))
+	if prefixed {
+		if c.prefixes, c.data, err = c.delta.lengths(c.data, c.total, c.prefixes); err != nil {
+			return err
+		}
+	}
+	if c.lens, c.data, err = c.delta.lengths(c.data, c.total, c.lens); err != nil {
+		return err
+	}
+	if prefixed && len(c.lens) != len(c.prefixes) {
+		return fmt.Errorf("%d prefixes for %d strings", len(c.prefixes), len(c.lens))
+	}
+	return c.budget.resize(was, 8*(cap(c.lens)+cap(c.prefixes)))
+}
+
+// endPage holds what a page held against what it stated.
+func (c *columnReader) endPage() error {
+	h := &c.header
+	if h.typ == format.DataPageV2 && int(h.nulls) != c.nulls {
+		return fmt.Errorf("a page states %d nulls and has %d", h.nulls, c.nulls)
+	}
+	more := false
+	switch h.encoding {
+	case format.Plain:
+		more = len(c.data) > 0 && c.col.typ != format.Boolean
+	case format.DeltaBinaryPacked:
+		more = c.delta.left > 0
+	case format.DeltaLengthByteArray, format.DeltaByteArray:
+		more = c.at < len(c.lens)
+	case format.ByteStreamSplit:
+		more = c.at < len(c.data)/c.size()
+	}
+	if more {
+		return errors.New("a page holds more values than it states")
+	}
+	return nil
+}
+
+// plainInts decodes len(dst) values from data and returns what follows.
+func plainInts(dst []int64, data []byte, typ format.Type) ([]byte, error) {
+	if typ == format.Int32 {
+		if len(data) < 4*len(dst) {
+			return nil, errFewer
+		}
+		src := data[:4*len(dst)]
+		for i := range dst {
+			dst[i] = int64(int32(binary.LittleEndian.Uint32(src[4*i:])))
+		}
+		return data[4*len(dst):], nil
+	}
+	if len(data) < 8*len(dst) {
+		return nil, errFewer
+	}
+	src := data[:8*len(dst)]
+	for i := range dst {
+		dst[i] = int64(binary.LittleEndian.Uint64(src[8*i:]))
+	}
+	return data[8*len(dst):], nil
+}
+
+func plainFloats(dst []float64, data []byte, typ format.Type) ([]byte, error) {
+	if typ == format.Float {
+		if len(data) < 4*len(dst) {
+			return nil, errFewer
+		}
+		for i := range dst {
+			dst[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])))
+		}
+		return data[4*len(dst):], nil
+	}
+	if len(data) < 8*len(dst) {
+		return nil, errFewer
+	}
+	for i := range dst {
+		dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
+	}
+	return data[8*len(dst):], nil
+}
+
+// plainStrings appends n values from data, each of fixed bytes or behind its length, and returns what follows.
+func plainStrings(dst *record.Strings, data []byte, n, fixed int) ([]byte, error) {
+	if fixed > 0 {
+		if len(data)/fixed < n {
+			return nil, errFewer
+		}
+		if err := room(dst, n*fixed); err != nil {
+			return nil, err
+		}
+		end := len(dst.Data)
+		dst.Data = append(dst.Data, data[:n*fixed]...)
+		for range n {
+			end += fixed
+			dst.Offsets = append(dst.Offsets, uint32(end))
+		}
+		return data[n*fixed:], nil
+	}
+	for range n {
+		if len(data) < 4 {
+			return nil, errFewer
+		}
+		size := binary.LittleEndian.Uint32(data)
+		if uint64(size) > uint64(len(data)-4) {
+			return nil, fmt.Errorf("a string of %d bytes is cut off", size)
+		}
+		if len(dst.Data)+int(size) > maxBatchBytes {
+			return nil, errRoom
+		}
+		dst.Data = append(dst.Data, data[4:4+size]...)
+		dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
+		data = data[4+size:]
+	}
+	return data, nil
+}
+
+var errRoom = fmt.Errorf("strings of more than %d MiB in one batch of rows, which is more than is read", maxBatchBytes>>20)
+
+func room(s *record.Strings, n int) error {
+	if len(s.Data)+n > maxBatchBytes {
+		return errRoom
+	}
+	return nil
+}
+
+// convert changes stored integers to those of a batch, in place.
+func convert(v []int64, conv conversion) error {
+	switch conv {
+	case fromMillis:
+		for i, x := range v {
+			if x > math.MaxInt64/1000 || x < math.MinInt64/1000 {
+				return fmt.Errorf("the timestamp %d ms is past what microseconds hold", x)
+			}
+			v[i] = x * 1000
+		}
+	case fromNanos:
+		for i, x := range v {
+			q := x / 1000
+			if x%1000 < 0 {
+				q--
+			}
+			v[i] = q
+		}
+	case fromUint32:
+		for i, x := range v {
+			v[i] = int64(uint32(x))
+		}
+	case fromUint64:
+		for _, x := range v {
+			if x < 0 {
+				return fmt.Errorf("the unsigned value %d is past the range of int64", uint64(x))
+			}
+		}
+	}
+	return nil
+}
+
+// readInts decodes len(dst) values that are not null.
+func (c *columnReader) readInts(dst []int64) (err error) {
+	switch c.header.encoding {
+	case format.Plain:
+		if c.data, err = plainInts(dst, c.data, c.col.typ); err != nil {
+			return err
+		}
+	case format.RLEDictionary:
+		codes := c.scratch[:len(dst)]
+		if err := c.codes.fill(codes); err != nil {
+			return err
+		}
+		dict := c.ints
+		for i, code := range codes {
+			if int(code) >= len(dict) {
+				return errCode(code, len(dict))
+			}
+			dst[i] = dict[code]
+		}
+		return c.check(dst)
+	case format.DeltaBinaryPacked:
+		if err := c.delta.fill(dst); err != nil {
+			return err
+		}
+	case format.ByteStreamSplit:
+		var raw [8]byte
+		for i := range dst {
+			if err := c.unsplit(raw[:c.size()]); err != nil {
+				return err
+			}
+			if c.col.typ == format.Int32 {
+				dst[i] = int64(int32(binary.LittleEndian.Uint32(raw[:])))
+			} else {
+				dst[i] = int64(binary.LittleEndian.Uint64(raw[:]))
+			}
+		}
+	}
+	if c.col.conv != asIs {
+		if err := convert(dst, c.col.conv); err != nil {
+			return err
+		}
+	}
+	return c.check(dst)
+}
+
+// check holds values against the footer's bounds, which may have decided what is read.
+func (c *columnReader) check(v []int64) error {
+	if !c.bounded || len(v) == 0 {
+		return nil
+	}
+	lo, hi := v[0], v[0]
+	for _, x := range v {
+		lo, hi = min(lo, x), max(hi, x)
+	}
+	if lo < c.lo || hi > c.hi {
+		return fmt.Errorf("it has values from %d to %d where its statistics state %d to %d: what they are used for cannot be trusted", lo, hi, c.lo, c.hi)
+	}
+	return nil
+}
+
+func errCode(code uint32, n int) error {
+	return fmt.Errorf("a value refers to entry %d of a dictionary of %d", code, n)
+}
+
+// unsplit gathers the next value of a byte stream split.
+func (c *columnReader) unsplit(dst []byte) error {
+	n := len(c.data) / len(dst)
+	if c.at >= n {
+		return errFewer
+	}
+	for i := range dst {
+		dst[i] = c.data[i*n+c.at]
+	}
+	c.at++
+	return nil
+}
+
+func (c *columnReader) readBools(dst []int64) error {
+	if c.header.encoding == format.RLE {
+		codes := c.scratch[:len(dst)]
+		if err := c.codes.fill(codes); err != nil {
+			return err
+		}
+		for i, v := range codes {
+			dst[i] = int64(v)
+		}
+		return nil
+	}
+	if c.bit+len(dst) > 8*len(c.data) {
+		return errFewer
+	}
+	for i := range dst {
+		dst[i] = int64(c.data[c.bit>>3] >> (c.bit & 7) & 1)
+		c.bit++
+	}
+	return nil
+}
+
+func (c *columnReader) readFloats(dst []float64) (err error) {
+	switch c.header.encoding {
+	case format.Plain:
+		c.data, err = plainFloats(dst, c.data, c.col.typ)
+	case format.RLEDictionary:
+		codes := c.scratch[:len(dst)]
+		if err := c.codes.fill(codes); err != nil {
+			return err
+		}
+		for i, code := range codes {
+			if int(code) >= len(c.floats) {
+				return errCode(code, len(c.floats))
+			}
+			dst[i] = c.floats[code]
+		}
+	case format.ByteStreamSplit:
+		var raw [8]byte
+		for i := range dst {
+			if err := c.unsplit(raw[:c.size()]); err != nil {
+				return err
+			}
+			if c.col.typ == format.Float {
+				dst[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[:])))
+			} else {
+				dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[:]))
+			}
+		}
+	}
+	return err
+}
+
+// readCodes decodes the dictionary positions of len(dst) values, all within the dictionary.
+func (c *columnReader) readCodes(dst []uint32) error {
+	if err := c.codes.fill(dst); err != nil {
+		return err
+	}
+	greatest := uint32(0)
+	for _, code := range dst {
+		greatest = max(greatest, code)
+	}
+	if len(dst) > 0 && int(greatest) >= c.entries {
+		return errCode(greatest, c.entries)
+	}
+	return nil
+}
+
+// readStrings appends n values that are not null.
+func (c *columnReader) readStrings(dst *record.Strings, n int) (err error) {
+	switch c.header.encoding {
+	case format.Plain:
+		c.data, err = plainStrings(dst, c.data, n, c.fixed())
+		return err
+	case format.DeltaLengthByteArray:
+		return c.readDeltaLength(dst, n)
+	case format.DeltaByteArray:
+		return c.readDeltaBytes(dst, n)
+	case format.ByteStreamSplit:
+		size := c.size()
+		if err := room(dst, n*size); err != nil {
+			return err
+		}
+		for range n {
+			end := len(dst.Data)
+			dst.Data = append(dst.Data, make([]byte, size)...)
+			if err := c.unsplit(dst.Data[end:]); err != nil {
+				return err
+			}
+			dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
+		}
+		return nil
+	case format.RLEDictionary: // in a batch that began with plain values
+		codes := c.scratch[:n]
+		if err := c.readCodes(codes); err != nil {
+			return err
+		}
+		return c.lookUp(dst, codes)
+	}
+	return nil
+}
+
+// lookUp appends the dictionary's values for codes.
+func (c *columnReader) lookUp(dst *record.Strings, codes []uint32) error {
+	dict := &c.strings
+	for _, code := range codes {
+		v := dict.Data[dict.Offsets[code]:dict.Offsets[code+1]]
+		if err := room(dst, len(v)); err != nil {
+			return err
+		}
+		dst.Data = append(dst.Data, v...)
+		dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
+	}
+	return nil
+}
+
+func (c *columnReader) readDeltaLength(dst *record.Strings, n int) error {
+	if n > len(c.lens)-c.at {
+		return errFewer
+	}
+	size, end := 0, len(dst.Data)
+	for _, l := range c.lens[c.at : c.at+n] {
+		size += int(l)
+		if size > len(c.data) {
+			return errors.New("a page ends within a string")
+		}
+		dst.Offsets = append(dst.Offsets, uint32(end+size))
+	}
+	if err := room(dst, size); err != nil {
+		return err
+	}
+	dst.Data = append(dst.Data, c.data[:size]...)
+	c.data, c.at = c.data[size:], c.at+n
+	return nil
+}
+
+func (c *columnReader) readDeltaBytes(dst *record.Strings, n int) error {
+	if n > len(c.lens)-c.at {
+		return errFewer
+	}
+	fixed := c.fixed()
+	prev := c.prev // of an earlier batch, or a part of dst.Data
+	for range n {
+		prefix, suffix := int(c.prefixes[c.at]), int(c.lens[c.at])
+		switch {
+		case prefix > len(prev) || suffix > len(c.data):
+			return errors.New("a page ends within a string, or has a prefix longer than the string before it")
+		case fixed > 0 && prefix+suffix != fixed:
+			return fmt.Errorf("a value of %d bytes in a column of %d", prefix+suffix, fixed)
+		}
+		if err := room(dst, prefix+suffix); err != nil {
+			return err
+		}
+		end := len(dst.Data)
+		dst.Data = append(dst.Data, prev[:prefix]...)
+		dst.Data = append(dst.Data, c.data[:suffix]...)
+		dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
+		prev = dst.Data[end:]
+		c.data = c.data[suffix:]
+		c.at++
+	}
+	if n > 0 {
+		c.prev = append(c.prev[:0], prev...)
+	}
+	return nil
+}
+
+// spread moves the values at the start of v to the rows that are not null; of is the first row's bit.
+func spread[T int64 | float64 | uint32](v []T, present int, nulls record.Bitmap, of int) {
+	for i, j := len(v)-1, present-1; i > j; i-- {
+		if nulls[(of+i)>>6]>>((of+i)&63)&1 == 1 {
+			v[i] = 0
+			continue
+		}
+		v[i] = v[j]
+		j--
+	}
+}
