@@ -40,9 +40,12 @@ func readBatch(r *wire.Reader, b *record.Batch) {
 			if r.Err() != nil {
 				return
 			}
-			if nulls && r.Bool() {
-				appendNull(c, row)
-				continue
+			if nulls {
+				extendNulls(c, row)
+				if r.Bool() {
+					appendNull(c, row)
+					continue
+				}
 			}
 			switch c.Kind {
 			case record.Float64:

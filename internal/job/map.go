@@ -283,6 +283,9 @@ func (l *rowList) sorted(by []comparer) []int32 {
 func (l *rowList) gather(out *record.Column, c int, order []int32) error {
 	for n, x := range order {
 		in, i := &l.chunks[x>>listBits].Columns[c], int(x&(listRows-1))
+		if in.Nulls != nil {
+			extendNulls(out, n)
+		}
 		switch {
 		case in.Nulls.Get(i):
 			appendNull(out, n)

@@ -39,6 +39,7 @@ func (t *rowType) appendTo(b *record.Batch, p unsafe.Pointer) error {
 		f, c := &t.fields[i], &b.Columns[i]
 		at := unsafe.Add(p, f.offset)
 		if f.ptr {
+			extendNulls(c, b.Len)
 			if at = *(*unsafe.Pointer)(at); at == nil {
 				appendNull(c, b.Len)
 				continue
@@ -102,11 +103,16 @@ func appendString(c *record.Column, v []byte) error {
 	return nil
 }
 
-// appendNull adds a null as row n.
-func appendNull(c *record.Column, n int) {
+// extendNulls makes the null bits of a column reach row n.
+func extendNulls(c *record.Column, n int) {
 	for len(c.Nulls)*64 <= n {
 		c.Nulls = append(c.Nulls, 0)
 	}
+}
+
+// appendNull adds a null as row n.
+func appendNull(c *record.Column, n int) {
+	extendNulls(c, n)
 	c.Nulls.Set(n)
 	switch c.Kind {
 	case record.Float64:

@@ -1,0 +1,465 @@
+package transform
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"hindcast/internal/job"
+	"hindcast/internal/partition"
+	"hindcast/internal/plan"
+	"hindcast/internal/record"
+)
+
+// engine is the work on one shard.
+type engine struct {
+	c       Config
+	time    int // columns
+	id      int // -1: no dedupe
+	outputs []*output
+	seen    *seen
+	res     Result
+	resumed bool // a row after the cursor was taken in this lap
+
+	// What follows is memory used again from batch to batch.
+	rows, slots []int32
+	contents    contents
+	dead        record.Bitmap // rows of the batch that are dead for a table
+	buried      []DeadLetter  // of the rows at hand, as they are found
+	idBuf       []byte
+}
+
+// output is a table at work.
+type output struct {
+	Output
+	shape   job.Shape
+	columns []int // of the batch, for each of the transform's
+	view    record.Batch
+	runner  job.Runner
+	counts  []Count
+	outcome job.Outcome
+}
+
+func newEngine(c Config) (*engine, error) {
+	e := &engine{c: c, time: c.Columns.Index(c.Time), id: -1}
+	if e.time < 0 || c.Columns[e.time].Kind != record.Timestamp {
+		return nil, fmt.Errorf("the events have no timestamp column %q", c.Time)
+	}
+	if c.ID != "" {
+		e.id = c.Columns.Index(c.ID)
+		if e.id < 0 || c.Columns[e.id].Kind != record.String && c.Columns[e.id].Kind != record.Int64 {
+			return nil, fmt.Errorf("the events have no string or integer column %q to tell them apart by", c.ID)
+		}
+		e.seen = newSeen(c.Rows)
+	}
+	switch {
+	case c.Sink == nil:
+		return nil, errors.New("no sink to take the rows")
+	case c.Stop != nil && c.Checkpoint == nil:
+		return nil, errors.New("a shard that may stop needs a place for its checkpoint")
+	case (c.Scheme.Buckets > 0) == (len(c.Slots) > 0):
+		return nil, errors.New("a shard has time partitions or key buckets, one of them")
+	case !slices.IsSortedFunc(c.Slots, func(a, b partition.Slot) int { return cmp.Compare(a.From, b.From) }):
+		return nil, errors.New("the shard's partitions are not in ascending order")
+	}
+	for _, o := range c.Outputs {
+		out, err := newOutput(o, c)
+		if err != nil {
+			return nil, fmt.Errorf("table %s: %w", o.Table, err)
+		}
+		e.outputs = append(e.outputs, out)
+	}
+	return e, nil
+}
+
+func newOutput(o Output, c Config) (*output, error) {
+	if o.Transform == nil {
+		return nil, errors.New("the job has no transform for it")
+	}
+	shape, err := o.Transform.Shape()
+	if err != nil {
+		return nil, err
+	}
+	out := &output{Output: o, shape: shape}
+	for _, f := range shape.Events {
+		i := c.Columns.Index(f.Name)
+		if i < 0 || c.Columns[i].Kind != f.Kind {
+			return nil, fmt.Errorf("the events have no %s column %s", f.Kind, f.Name)
+		}
+		out.columns = append(out.columns, i)
+	}
+	out.view.Columns = make([]record.Column, len(out.columns))
+	opts := job.Options{Slots: len(c.Slots)}
+	if c.Scheme.Buckets > 0 {
+		opts = job.Options{Slots: c.Scheme.Buckets, Bucket: c.Scheme.Bucket, BucketColumn: shape.Rows.Index(o.BucketColumn)}
+	}
+	out.runner, err = o.Transform.Open(opts)
+	return out, err
+}
+
+// add takes a batch.
+func (e *engine) add(partition int32, b *record.Batch) error {
+	if len(b.Columns) != len(e.c.Columns)+1 {
+		return fmt.Errorf("topic partition %d: a batch has %d columns where the events have %d and %s", partition, len(b.Columns), len(e.c.Columns), ErrorColumn)
+	}
+	for i, f := range e.c.Columns {
+		if b.Columns[i].Kind != f.Kind {
+			return fmt.Errorf("topic partition %d: column %s is %s in a batch, not %s", partition, f.Name, b.Columns[i].Kind, f.Kind)
+		}
+	}
+	if len(b.Offsets) != b.Len {
+		return fmt.Errorf("topic partition %d: a batch of %d rows has %d offsets", partition, b.Len, len(b.Offsets))
+	}
+	from, err := e.advance(partition, b)
+	if err != nil {
+		return err
+	}
+	tail := e.c.Tail[partition]
+	for from < b.Len {
+		origin, to := originRun(tail, b.Offsets, from)
+		if err := e.addRun(partition, origin, b, from, to); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// advance moves the cursor past b and returns the first of its rows that was not taken yet. Rows may repeat what an earlier
+// lap took, but only at the beginning and whole; after that they must ascend.
+func (e *engine) advance(partition int32, b *record.Batch) (int, error) {
+	from := 0
+	if c := e.res.Cursor; c != nil {
+		switch {
+		case partition < c.Partition:
+			from = b.Len
+		case partition == c.Partition:
+			from = sort.Search(b.Len, func(i int) bool { return b.Offsets[i] > c.Offset })
+		}
+	}
+	for i := 1; i < b.Len; i++ {
+		if b.Offsets[i] <= b.Offsets[i-1] {
+			return 0, fmt.Errorf("topic partition %d: offset %d is read after %d: rows must come in offset order", partition, b.Offsets[i], b.Offsets[i-1])
+		}
+	}
+	if from > 0 && (e.c.Resume == nil || e.resumed) {
+		return 0, fmt.Errorf("topic partition %d: offset %d is read a second time, after %s", partition, b.Offsets[0], e.res.Cursor)
+	}
+	if from < b.Len {
+		e.resumed = true
+		e.res.Cursor = &Position{partition, b.Offsets[b.Len-1]}
+	}
+	return from, nil
+}
+
+// originRun returns the origin of row from and the end of the run of rows that share it.
+func originRun(tail plan.Ranges, offsets []int64, from int) (Origin, int) {
+	to := len(offsets)
+	next := sort.Search(len(tail), func(i int) bool { return tail[i].Next > offsets[from] })
+	if next == len(tail) {
+		return FromSegment, to
+	}
+	origin, end := FromSegment, tail[next].First
+	if tail[next].First <= offsets[from] {
+		origin, end = FromTail, tail[next].Next
+	}
+	return origin, from + sort.Search(to-from, func(i int) bool { return offsets[from+i] >= end })
+}
+
+// addRun takes rows from..to of a batch.
+func (e *engine) addRun(partition int32, origin Origin, b *record.Batch, from, to int) error {
+	run := e.newRun(partition, origin)
+	e.sort(run, b, from, to)
+	if e.id >= 0 {
+		e.dedupe(run, b)
+	}
+	clear(e.dead)
+	for len(e.dead)*64 < b.Len {
+		e.dead = append(e.dead, 0)
+	}
+	for i, out := range e.outputs {
+		if err := e.apply(run, i, b); err != nil {
+			return fmt.Errorf("table %s: topic partition %d, offsets %d to %d: %w", out.Table, partition, b.Offsets[from], b.Offsets[to-1], err)
+		}
+	}
+	e.tellDead()
+	return nil
+}
+
+// run is what is counted of rows of one topic partition and origin: at each output, and what is the same at all.
+type run struct {
+	partition int32
+	counts    []*Count
+	owned     plan.Ranges
+}
+
+func (e *engine) newRun(partition int32, origin Origin) *run {
+	r := &run{partition: partition, owned: e.c.Owned[partition]}
+	for _, out := range e.outputs {
+		i := slices.IndexFunc(out.counts, func(c Count) bool { return c.Partition == partition && c.Origin == origin })
+		if i < 0 {
+			i = len(out.counts)
+			out.counts = append(out.counts, Count{Partition: partition, Origin: origin, Table: out.Table})
+		}
+		r.counts = append(r.counts, &out.counts[i])
+	}
+	return r
+}
+
+// owns reports whether the shard accounts for a row without a slot. Offsets must be asked for in ascending order.
+func (r *run) owns(offset int64) bool {
+	for len(r.owned) > 0 && r.owned[0].Next <= offset {
+		r.owned = r.owned[1:]
+	}
+	return len(r.owned) > 0 && r.owned[0].First <= offset
+}
+
+func (r *run) all(count func(*Count)) {
+	for _, c := range r.counts {
+		count(c)
+	}
+}
+
+// sort puts the rows that belong to the shard into e.rows, their slots into e.slots, and counts the others that it owns.
+func (e *engine) sort(run *run, b *record.Batch, from, to int) {
+	e.rows, e.slots = e.rows[:0], e.slots[:0]
+	times, timeNulls := b.Columns[e.time].Int64s, b.Columns[e.time].Nulls
+	unread := &b.Columns[len(b.Columns)-1]
+	last := 0 // the slot of the row before: mostly that of this one, too
+	for i := from; i < to; i++ {
+		if !unread.Nulls.Get(i) {
+			if run.owns(b.Offsets[i]) {
+				e.bury(run, b.Offsets[i], "record cannot be read: "+string(unread.Strings.At(i)))
+			}
+			continue
+		}
+		if timeNulls.Get(i) {
+			if run.owns(b.Offsets[i]) {
+				e.bury(run, b.Offsets[i], fmt.Sprintf("column %s is null: there is no event time", e.c.Time))
+			}
+			continue
+		}
+		t := times[i]
+		if e.c.Window != nil && !e.c.Window.Contains(t) {
+			if run.owns(b.Offsets[i]) {
+				run.all(func(c *Count) { c.Outside++ })
+			}
+			continue
+		}
+		if e.c.Slots != nil {
+			if last = e.slot(t, last); last < 0 {
+				last = 0
+				continue
+			}
+			e.slots = append(e.slots, int32(last))
+		}
+		e.rows = append(e.rows, int32(i))
+	}
+}
+
+// slot returns the slot of an instant, or -1 where it is another shard's. It tries the hint first.
+func (e *engine) slot(t int64, hint int) int {
+	if s := &e.c.Slots[hint]; s.From <= t && t < s.To {
+		return hint
+	}
+	i := sort.Search(len(e.c.Slots), func(i int) bool { return e.c.Slots[i].To > t })
+	if i < len(e.c.Slots) && e.c.Slots[i].From <= t {
+		return i
+	}
+	return -1
+}
+
+// bury makes a row dead for all tables.
+func (e *engine) bury(run *run, offset int64, reason string) {
+	run.all(func(c *Count) { c.Dead++ })
+	e.res.DeadLetters++
+	e.noteDead(DeadLetter{Position: Position{run.partition, offset}, Reason: reason})
+}
+
+func (e *engine) noteDead(d DeadLetter) {
+	if len(e.res.FirstDeadLetters) < MaxFindings {
+		d.Reason = strings.ToValidUTF8(d.Reason, "\uFFFD") // as JSON would have it after a lap
+		e.buried = append(e.buried, d)
+	}
+}
+
+// tellDead adds what was noted to the result, by offset: which of them are the first does not depend on how rows are cut into batches.
+func (e *engine) tellDead() {
+	slices.SortStableFunc(e.buried, func(a, b DeadLetter) int { return cmp.Compare(a.Offset, b.Offset) })
+	n := min(len(e.buried), MaxFindings-len(e.res.FirstDeadLetters))
+	e.res.FirstDeadLetters = append(e.res.FirstDeadLetters, e.buried[:n]...)
+	e.buried = e.buried[:0]
+}
+
+// dedupe keeps of e.rows those whose id is new.
+func (e *engine) dedupe(run *run, b *record.Batch) {
+	columns := len(e.c.Columns)
+	contents := e.contents.of(b, columns, e.id, e.rows)
+	ids := &b.Columns[e.id]
+	kept := 0
+	for n, row := range e.rows {
+		at := Position{run.partition, b.Offsets[row]}
+		id := e.idOf(ids, int(row))
+		if len(id) == 0 {
+			e.bury(run, at.Offset, fmt.Sprintf("column %s is null or empty: the event has no id", e.c.ID))
+			continue
+		}
+		before := e.seen.add(id, at, contents[n])
+		switch {
+		case before == nil:
+			e.rows[kept] = row
+			if e.c.Slots != nil {
+				e.slots[kept] = e.slots[n]
+			}
+			kept++
+		case before.content == contents[n]:
+			run.all(func(c *Count) { c.Duplicate++ })
+		default:
+			run.all(func(c *Count) { c.Conflict++ })
+			e.res.Conflicts++
+			if len(e.res.FirstConflicts) < MaxFindings {
+				e.res.FirstConflicts = append(e.res.FirstConflicts, e.conflict(ids, row, before, at, contents[n]))
+			}
+		}
+	}
+	e.rows = e.rows[:kept]
+	e.slots = e.slots[:min(kept, len(e.slots))]
+}
+
+// idOf returns the bytes of an id, none if it is null.
+func (e *engine) idOf(ids *record.Column, row int) []byte {
+	switch {
+	case ids.Nulls.Get(row):
+		return nil
+	case ids.Kind == record.String:
+		return ids.Strings.At(row)
+	}
+	e.idBuf = binary.LittleEndian.AppendUint64(e.idBuf[:0], uint64(ids.Int64s[row]))
+	return e.idBuf
+}
+
+func (e *engine) conflict(ids *record.Column, row int32, before *seenEntry, at Position, c content) Conflict {
+	out := Conflict{First: Position{before.part, before.offset}, Second: at}
+	if ids.Kind == record.String {
+		out.ID = strings.ToValidUTF8(string(ids.Strings.At(int(row))), "\uFFFD")
+	} else {
+		out.ID = strconv.FormatInt(ids.Int64s[row], 10)
+	}
+	if i := differing(before.content, c, len(e.c.Columns), e.id); i >= 0 {
+		out.Column = e.c.Columns[i].Name
+	}
+	return out
+}
+
+// apply gives the rows that are left to an output.
+func (e *engine) apply(run *run, output int, b *record.Batch) error {
+	out, count := e.outputs[output], run.counts[output]
+	for i, c := range out.columns {
+		out.view.Columns[i] = b.Columns[c]
+	}
+	out.view.Len, out.view.Offsets, out.view.RecordTimes = b.Len, b.Offsets, b.RecordTimes
+	out.outcome = job.Outcome{Failures: out.outcome.Failures[:0]}
+	slots := e.slots
+	if e.c.Slots == nil {
+		slots = nil
+	}
+	if err := out.runner.Add(&out.view, e.rows, slots, &out.outcome); err != nil {
+		return err
+	}
+	o := &out.outcome
+	count.Applied += o.Applied
+	count.Filtered += o.Filtered
+	count.Stale += o.Stale
+	count.Dead += int64(len(o.Failures))
+	if n := o.Applied + o.Filtered + o.Stale + int64(len(o.Failures)); n != int64(len(e.rows)) {
+		return fmt.Errorf("the transform accounts for %d of %d events", n, len(e.rows))
+	}
+	for _, f := range o.Failures {
+		if !e.dead.Get(int(f.Row)) {
+			e.dead.Set(int(f.Row))
+			e.res.DeadLetters++
+		}
+		e.noteDead(DeadLetter{Position{run.partition, b.Offsets[f.Row]}, out.Table, f.Err.Error()})
+	}
+	return nil
+}
+
+// drain passes the rows of all tables on.
+func (e *engine) drain(ctx context.Context) error {
+	for _, out := range e.outputs {
+		for slot, label := range e.labels() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := e.drainSlot(out, slot, label); err != nil {
+				return fmt.Errorf("table %s, partition %s: %w", out.Table, label, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *engine) labels() []string {
+	var out []string
+	for _, s := range e.c.Slots {
+		out = append(out, s.Label)
+	}
+	for bucket := range e.c.Scheme.Buckets {
+		out = append(out, partition.BucketLabel(bucket))
+	}
+	return out
+}
+
+var errEnough = errors.New("the sink wants no more rows")
+
+func (e *engine) drainSlot(out *output, slot int, label string) error {
+	rows := func(yield func(*record.Batch, error) bool) {
+		err := out.runner.Drain(slot, func(b *record.Batch) error {
+			if !yield(b, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
+	next, stop := iter.Pull2(rows)
+	defer stop()
+	b, err, ok := next()
+	if !ok {
+		return nil // no rows, no file
+	}
+	return e.c.Sink(out.Table, label, func(yield func(*record.Batch, error) bool) {
+		for ; ok && yield(b, err) && err == nil; b, err, ok = next() {
+		}
+	})
+}
+
+// result returns the account so far.
+func (e *engine) result(done bool) Result {
+	res := e.res
+	res.Done = done
+	res.Counts = nil
+	for _, out := range e.outputs {
+		counts := slices.Clone(out.counts)
+		slices.SortFunc(counts, func(a, b Count) int {
+			if a.Partition != b.Partition {
+				return cmp.Compare(a.Partition, b.Partition)
+			}
+			return cmp.Compare(len(a.Origin), len(b.Origin))
+		})
+		res.Counts = append(res.Counts, counts...)
+	}
+	if e.c.Fingerprints && done && e.seen != nil {
+		res.Fingerprints = e.seen.fingerprints()
+	}
+	return res
+}

@@ -1,0 +1,220 @@
+// Package transform runs a shard: it takes the rows of a log in order, gives each event to the transforms once, and passes on
+// the rows that come out. It owns order, windows, partitions, dedupe and the account of what became of every row.
+//
+// It neither opens segments nor writes files: rows come from a [Reader] and go to a [Sink]. It reads no clock and starts no goroutine that outlives [Run].
+package transform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"hindcast/internal/job"
+	"hindcast/internal/partition"
+	"hindcast/internal/plan"
+	"hindcast/internal/record"
+	"hindcast/internal/spec"
+)
+
+// ErrorColumn is the column that says why a captured record could not be decoded. It comes after
+// [Config.Columns] in every batch, null where the record is fine.
+const ErrorColumn = "hindcast_error"
+
+// Reader gives the rows of a shard by topic partition, ascending, and in it by offset, ascending. A batch
+// is valid until the next call; io.EOF ends.
+type Reader interface {
+	Next(ctx context.Context) (topicPartition int32, b *record.Batch, err error)
+	Close() error
+}
+
+// Sink takes the rows of one partition of a table, in key order and in the columns of the transform's rows. It is called for tables in their
+// order and for labels ascending, never for a partition without rows. Batches are valid until the next; an error among them is to be returned.
+type Sink func(table, label string, rows iter.Seq2[*record.Batch, error]) error
+
+// Output is a table that the shard computes.
+type Output struct {
+	Table     string
+	Transform job.Transform
+	// BucketColumn is the key column that decides, of a table cut in buckets.
+	BucketColumn string
+}
+
+// Config describes a shard's work. [ForShard] makes it from a plan.
+type Config struct {
+	Outputs []Output
+	// Scheme is that of all outputs. Slots are the shard's partitions, contiguous and ascending; nil for bucket tables.
+	Scheme partition.Scheme
+	Slots  []partition.Slot
+	// Window is that of the run: rows outside it are counted as such. Nil takes every event time.
+	Window *spec.Window
+
+	// Columns are those of the reader's batches before ErrorColumn; see [job.Columns].
+	Columns record.Schema
+	// Time and ID are the columns that date and identify an event. Without ID nothing is deduped.
+	Time, ID string
+
+	// Owned are the offsets, by topic partition, that the shard accounts for where the row has no slot of any shard.
+	Owned map[int32]plan.Ranges
+	// Tail are the offsets that were captured from the brokers.
+	Tail map[int32]plan.Ranges
+
+	// Rows is how many rows to expect: a hint.
+	Rows int64
+	// Fingerprints asks for those of the events' ids.
+	Fingerprints bool
+
+	Sink Sink
+	// Stop, if set, is asked after each batch. When it says true, the state goes to Checkpoint, and Run
+	// returns with Done unset; a later Run with Resume reading the checkpoint goes on, over a reader that may begin anywhere at or before the cursor.
+	Stop       func() bool
+	Checkpoint io.Writer
+	Resume     io.Reader
+}
+
+// Origin says where a row came from.
+type Origin string
+
+// The origins.
+const (
+	FromSegment Origin = "segment"
+	FromTail    Origin = "tail"
+)
+
+// Count says what became of the rows of a topic partition and origin, for one table. A row of the shard is counted once a table:
+// if it lies in one of the shard's partitions, or if the shard owns it.
+type Count struct {
+	Partition int32  `json:"partition"`
+	Origin    Origin `json:"origin"`
+	Table     string `json:"table"`
+
+	Applied   int64 `json:"applied,omitempty"`
+	Filtered  int64 `json:"filtered,omitempty"`  // not wanted by the transform
+	Duplicate int64 `json:"duplicate,omitempty"` // the same event again
+	Conflict  int64 `json:"conflict,omitempty"`  // an id again, with other contents
+	Stale     int64 `json:"stale,omitempty"`     // at or below the version that the key had
+	Outside   int64 `json:"outside,omitempty"`   // of the window
+	Dead      int64 `json:"dead,omitempty"`      // unreadable; see DeadLetters
+}
+
+// Total is the number of rows counted.
+func (c Count) Total() int64 {
+	return c.Applied + c.Filtered + c.Duplicate + c.Conflict + c.Stale + c.Outside + c.Dead
+}
+
+// Position is a record's place in the log.
+type Position struct {
+	Partition int32 `json:"partition"`
+	Offset    int64 `json:"offset"`
+}
+
+func (p Position) String() string {
+	return fmt.Sprintf("partition %d, offset %d", p.Partition, p.Offset)
+}
+
+// DeadLetter is an event that could not be read, or that a transform could not take.
+type DeadLetter struct {
+	Position
+	Table  string `json:"table,omitempty"` // empty: for all tables
+	Reason string `json:"reason"`
+}
+
+// Conflict is an event id that came with two contents.
+type Conflict struct {
+	ID     string   `json:"id"`
+	First  Position `json:"first"`
+	Second Position `json:"second"`
+	// Column is the first of the job's columns that differs, where that is known.
+	Column string `json:"column,omitempty"`
+}
+
+// MaxFindings is the number of dead letters and of conflicts that are told one by one.
+const MaxFindings = 100
+
+// Result is the account of a shard. It depends on the rows alone, not on batches or laps.
+type Result struct {
+	// Done is unset if the shard stopped at a checkpoint; then Counts and the rest are those so far.
+	Done bool `json:"done"`
+	// Cursor is the last row that was taken; nil before the first.
+	Cursor *Position `json:"cursor,omitempty"`
+	Counts []Count   `json:"counts"` // by table, topic partition, origin
+	// DeadLetters is the number of events that are dead for at least one table, FirstDeadLetters what is told of them. Conflicts likewise.
+	DeadLetters      int64        `json:"dead_letters"`
+	FirstDeadLetters []DeadLetter `json:"first_dead_letters,omitempty"`
+	Conflicts        int64        `json:"conflicts"`
+	FirstConflicts   []Conflict   `json:"first_conflicts,omitempty"`
+	// Fingerprints are hashes of the ids of the shard's events, sorted: an id in two shards of a scheme has come with two contents.
+	Fingerprints []uint64 `json:"-"`
+}
+
+// ForShard describes the work of a shard of p. Columns, Sink, and what concerns laps are set; the caller sets the rest.
+func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) {
+	columns, err := job.Columns(p.Spec, outputs)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{
+		Scheme: sh.Scheme, Slots: sh.Slots, Window: p.Window, Columns: columns, Time: p.Spec.Source.Event.Time,
+		Owned: map[int32]plan.Ranges{}, Tail: map[int32]plan.Ranges{}, Rows: sh.Rows,
+	}
+	if p.Spec.Source.Event.Dedupe {
+		c.ID = p.Spec.Source.Event.ID
+	}
+	for _, table := range sh.Tables {
+		out := Output{Table: table, Transform: outputs[table]}
+		for _, o := range p.Spec.Outputs {
+			if o.Table == table {
+				out.BucketColumn = o.BucketColumn
+			}
+		}
+		c.Outputs = append(c.Outputs, out)
+	}
+	for _, in := range sh.Inputs {
+		c.Owned[in.Partition] = c.Owned[in.Partition].Union(in.Owned)
+	}
+	for _, part := range p.Partitions {
+		c.Tail[part.Partition] = part.Tail
+	}
+	return c, nil
+}
+
+// Run computes a shard and closes r. An error means that nothing of the shard may be used, but for
+// checkpoints of earlier laps.
+func Run(ctx context.Context, r Reader, c Config) (res Result, err error) {
+	defer func() { err = errors.Join(err, r.Close()) }()
+	e, err := newEngine(c)
+	if err != nil {
+		return Result{}, err
+	}
+	if c.Resume != nil {
+		if err := e.restore(c.Resume); err != nil {
+			return Result{}, fmt.Errorf("resume from checkpoint: %w", err)
+		}
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		partition, b, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		if err := e.add(partition, b); err != nil {
+			return Result{}, err
+		}
+		if c.Stop != nil && c.Stop() {
+			if err := e.checkpoint(c.Checkpoint); err != nil {
+				return Result{}, fmt.Errorf("write checkpoint: %w", err)
+			}
+			return e.result(false), nil
+		}
+	}
+	if err := e.drain(ctx); err != nil {
+		return Result{}, err
+	}
+	return e.result(true), nil
+}
