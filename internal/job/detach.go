@@ -3,16 +3,20 @@ package job
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
 )
 
-// borrowers are the fields of a state, columns and private ones, that an author may set to a string, bytes or pointer of an event.
-func borrowers(t reflect.Type) []field {
+// borrowers are the fields of a state, columns but for keys and private ones, that an author may set to a string, bytes or pointer of an event.
+func borrowers(t reflect.Type, row rowType) []field {
 	var out []field
 	for i := range t.NumField() {
 		sf := t.Field(i)
+		if slices.ContainsFunc(row.fields[:row.keys], func(f field) bool { return f.offset == sf.Offset }) {
+			continue
+		}
 		f := field{offset: sf.Offset}
 		elem := sf.Type
 		if elem.Kind() == reflect.Pointer {

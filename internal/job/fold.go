@@ -63,7 +63,7 @@ func (f Fold[E, S]) Open(o Options) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &foldRunner[E, S]{fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t), states: newStates[S](o.Bucket != nil)}
+	r := &foldRunner[E, S]{fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t, row), states: newStates[S](o.Bucket != nil)}
 	if o.Bucket != nil {
 		r.bucket = o.Bucket
 		if r.bucketBy, err = row.bucketColumn(o); err != nil {
@@ -84,7 +84,7 @@ type foldRunner[E, S any] struct {
 
 	// deep says that S has maps or slices: a copy of it does not undo an Apply.
 	deep bool
-	// borrowed are the fields of S that may point into an event, touched the states that may do so since the block began.
+	// borrowed are the fields of S, but for keys, that may point into an event, touched the states that may do so since the block began.
 	borrowed []field
 	touched  []uint32
 
@@ -188,6 +188,10 @@ func (r *foldRunner[E, S]) apply(b block[E], i int, out *Outcome) (next int, err
 			}
 			if slot < 0 || int(slot) >= r.slots {
 				return i, fmt.Errorf("row %d belongs to slot %d of %d", b.rows[i], slot, r.slots)
+			}
+			for k := range r.row.keys {
+				f := &r.row.fields[k]
+				f.detach(unsafe.Add(unsafe.Pointer(&r.fresh), f.offset), r.in.holds)
 			}
 			id = r.states.insert(at, slot, r.key, r.fresh)
 		} else {
