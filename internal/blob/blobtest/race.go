@@ -27,15 +27,18 @@ func count(full, reduced int) int {
 	return reduced
 }
 
-// state is what racing writers swap. Padding makes it long enough to be torn, and all states equally long.
+// padding makes what racing writers swap long enough to be torn.
+const padding = 5000
+
+// state is what racing writers swap: all of a race are equally long.
 type state struct {
 	Generation string
 	Writer     string
 	Padding    string
 }
 
-func stateOf(generation, writer int) []byte {
-	b, err := json.Marshal(state{fmt.Sprintf("%06d", generation), fmt.Sprintf("%02d", writer), fmt.Sprintf("%5000d", writer)})
+func stateOf(generation, writer, padding int) []byte {
+	b, err := json.Marshal(state{fmt.Sprintf("%06d", generation), fmt.Sprintf("%02d", writer), fmt.Sprintf("%*d", padding, writer)})
 	if err != nil {
 		panic(err) // strings only
 	}
@@ -52,7 +55,7 @@ func generationOf(b []byte) (int, error) {
 
 // oneWinner lets all writers swap the same version at once, round after round.
 func oneWinner(t *testing.T, s blob.Store) {
-	tag := put(t, s, "pointer", stateOf(0, 0), blob.Condition{IfAbsent: true}).ETag
+	tag := put(t, s, "pointer", stateOf(0, 0, padding), blob.Condition{IfAbsent: true}).ETag
 	for round := 1; round <= count(200, 10); round++ {
 		won := make([]*blob.Info, writers)
 		start := make(chan struct{})
@@ -60,7 +63,7 @@ func oneWinner(t *testing.T, s blob.Store) {
 		for w := range writers {
 			g.Go(func() error {
 				<-start
-				info, err := blob.PutBytes(ctx, s, "pointer", stateOf(round, w), blob.Condition{IfMatch: tag})
+				info, err := blob.PutBytes(ctx, s, "pointer", stateOf(round, w, padding), blob.Condition{IfMatch: tag})
 				if err == nil {
 					won[w] = &info
 				}
@@ -87,14 +90,18 @@ func oneWinner(t *testing.T, s blob.Store) {
 		if winner < 0 {
 			t.Fatalf("round %d: nobody won", round)
 		}
-		wantBytes(t, s, "pointer", stateOf(round, winner))
+		wantBytes(t, s, "pointer", stateOf(round, winner, padding))
 	}
 }
 
 // noLostUpdate counts up by read and swap: every acknowledged step must be in the sum.
 func noLostUpdate(t *testing.T, s blob.Store) {
-	put(t, s, "counter", stateOf(0, 0), blob.Condition{IfAbsent: true})
-	steps := count(20, 3)
+	t.Run("Small", func(t *testing.T) { countUp(t, s, padding, count(20, 3)) })
+	t.Run("Large", func(t *testing.T) { countUp(t, s, 20*padding, count(5, 1)) })
+}
+
+func countUp(t *testing.T, s blob.Store, padding, steps int) {
+	put(t, s, "counter", stateOf(0, 0, padding), blob.Condition{})
 	taken := make([]atomic.Int32, writers*steps+1)
 	g, ctx := errgroup.WithContext(t.Context())
 	for w := range writers {
@@ -108,7 +115,7 @@ func noLostUpdate(t *testing.T, s blob.Store) {
 				if err != nil {
 					return fmt.Errorf("torn read: %w", err)
 				}
-				_, err = blob.PutBytes(ctx, s, "counter", stateOf(generation+1, w), blob.Condition{IfMatch: info.ETag})
+				_, err = blob.PutBytes(ctx, s, "counter", stateOf(generation+1, w, padding), blob.Condition{IfMatch: info.ETag})
 				if errors.Is(err, blob.ErrPrecondition) {
 					continue
 				}
@@ -143,7 +150,7 @@ func oneCreator(t *testing.T, s blob.Store) {
 		g, ctx := errgroup.WithContext(t.Context())
 		for w := range writers {
 			g.Go(func() error {
-				_, err := blob.PutBytes(ctx, s, key, stateOf(0, w), blob.Condition{IfAbsent: true})
+				_, err := blob.PutBytes(ctx, s, key, stateOf(0, w, padding), blob.Condition{IfAbsent: true})
 				if err == nil {
 					won.Add(1)
 				}
@@ -175,7 +182,7 @@ func wholeReads(t *testing.T, s blob.Store) {
 		g, ctx := errgroup.WithContext(t.Context())
 		g.Go(func() error {
 			defer done.Store(true)
-			for i := range count(200, 30) {
+			for i := range count(200, 15) {
 				if _, err := blob.PutBytes(ctx, s, key, versions[i%len(versions)], blob.Condition{}); err != nil {
 					return err
 				}

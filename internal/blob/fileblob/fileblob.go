@@ -4,7 +4,7 @@
 // A put writes a temporary file beside its target, syncs it, locks the target's
 // folder (flock on the folder itself, so that stores opened at different roots
 // contend on the same lock, and nothing is left behind), checks the condition, renames,
-// and syncs the folder. Readers take no lock: a file is never written in place. Not
+// unlocks, and syncs the folder. Readers take no lock: a file is never written in place. Not
 // for network file systems, on which flock on a folder fails or does not hold.
 //
 // The ETag of a file up to 64 KiB is the hash of its contents: it survives copies, and
@@ -258,7 +258,9 @@ func (s *Store) put(ctx context.Context, key string, body io.ReadSeeker, cond bl
 	if err != nil {
 		return blob.Info{}, err
 	}
-	return info, lock.Sync()
+	// Readers see the file from the rename on. So the lock would hide nothing while
+	// the folder is synced, but make every other put here wait for the disk in turn.
+	return info, cmp.Or(unlock(lock), lock.Sync())
 }
 
 // check holds cond against the file at path.
@@ -377,5 +379,5 @@ func (s *Store) delete(ctx context.Context, key string) error {
 	if err := os.Remove(path); err != nil && !missing(err) {
 		return err
 	}
-	return lock.Sync()
+	return cmp.Or(unlock(lock), lock.Sync())
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // lockDir opens dir and locks it against all others who do so, in this process
-// or another; closing it unlocks. It waits in steps, so that a cancelled context is obeyed
+// or another; closing it unlocks, too. It waits in steps, so that a cancelled context is obeyed
 // even if the holder was stopped; the lock of a process that ends is gone with it.
 func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	f, err := os.Open(dir)
@@ -38,3 +38,5 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 		wait = min(2*wait, 5*time.Millisecond)
 	}
 }
+
+func unlock(dir *os.File) error { return syscall.Flock(int(dir.Fd()), syscall.LOCK_UN) }
