@@ -258,7 +258,7 @@ type pageHeader struct {
 	values       int32
 	encoding     format.Encoding
 	defEncoding  format.Encoding // v1
-	nulls, rows  int32           // v2
+	nulls        int32           // v2
 	defLength    int32           // v2
 	repLength    int32           // v2
 	plainValues  bool            // v2: values are not compressed
@@ -293,7 +293,7 @@ func parsePageHeader(b []byte) (h pageHeader, n int, err error) {
 	if r.err != nil {
 		return h, 0, r.err
 	}
-	if h.compressed < 0 || h.uncompressed < 0 || h.values < 0 || h.nulls < 0 || h.rows < 0 || h.defLength < 0 || h.repLength < 0 {
+	if h.compressed < 0 || h.uncompressed < 0 || h.values < 0 || h.nulls < 0 || h.defLength < 0 || h.repLength < 0 {
 		return h, 0, errors.New("a page header has a size or count that is missing or negative")
 	}
 	return h, r.pos, nil
@@ -337,8 +337,6 @@ func (r *thriftReader) pageV2(h *pageHeader, typ byte) {
 			h.values = r.int32(typ)
 		case 2:
 			h.nulls = r.int32(typ)
-		case 3:
-			h.rows = r.int32(typ)
 		case 4:
 			h.encoding = format.Encoding(r.int32(typ))
 		case 5:

@@ -17,6 +17,7 @@ const (
 	logicalTime      = 7
 	logicalTimestamp = 8
 	logicalInteger   = 10
+	logicalNull      = 11
 	logicalJSON      = 12
 	logicalBSON      = 13
 	logicalUUID      = 14
@@ -161,7 +162,7 @@ func flatColumn(c *column, e *schemaElement) {
 
 func int32Column(c *column, l logicalType) bool {
 	switch l.id {
-	case 0:
+	case 0, logicalNull:
 		c.field.Kind = record.Int64
 	case logicalInteger:
 		c.field.Kind = record.Int64

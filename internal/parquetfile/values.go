@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -104,7 +105,8 @@ func (c *columnReader) endPage() error {
 	more := false
 	switch h.encoding {
 	case format.Plain:
-		more = len(c.data) > 0 && c.col.typ != format.Boolean
+		// Some writers (fastparquet) pad with zeros.
+		more = len(c.data) > 0 && c.col.typ != format.Boolean && (len(c.data) > 8 || slices.ContainsFunc(c.data, func(b byte) bool { return b != 0 }))
 	case format.DeltaBinaryPacked:
 		more = c.delta.left > 0
 	case format.DeltaLengthByteArray, format.DeltaByteArray:
