@@ -42,28 +42,41 @@ type Decision struct {
 // promote another candidate, or to do the opposite, is a *DecidedError. A repeat succeeds.
 // ErrOutcomeUnknown means that the store did not answer: d may hold, now or later.
 func Decide(ctx context.Context, run blob.Store, d Decision) (Decision, error) {
-	d.Format = table.Format
-	d.At = d.At.UTC().Truncate(time.Microsecond)
-	b, err := json.Marshal(d)
-	if err != nil {
-		return Decision{}, fmt.Errorf("decide: %w", err)
-	}
-	b = append(b, '\n')
-	err = table.PutOnce(ctx, run, DecisionKey, bytes.NewReader(b), table.Digest(b))
-	switch {
-	case err == nil:
-		return d, nil
-	case !errors.Is(err, table.ErrOther):
-		return Decision{}, fmt.Errorf("decide to %s run %s: %w: %w", d.Kind, d.Run, ErrOutcomeUnknown, err)
-	}
 	held, err := ReadDecision(ctx, run)
 	if err != nil {
 		return Decision{}, err
+	}
+	if held == nil {
+		if held, err = d.write(ctx, run); err != nil {
+			return Decision{}, fmt.Errorf("decide to %s run %s: %w", d.Kind, d.Run, err)
+		}
 	}
 	if held.Run != d.Run || held.Kind != d.Kind || held.Candidate != d.Candidate {
 		return *held, &DecidedError{Decision: *held}
 	}
 	return *held, nil
+}
+
+// write puts the decision where there was none, and gives the one that holds.
+func (d Decision) write(ctx context.Context, run blob.Store) (*Decision, error) {
+	d.Format = table.Format
+	d.At = d.At.UTC().Truncate(time.Microsecond)
+	b, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	if err := blob.Probe(ctx, run, "probe"); err != nil {
+		return nil, err
+	}
+	b = append(b, '\n')
+	err = table.PutOnce(ctx, run, DecisionKey, bytes.NewReader(b), table.Digest(b))
+	switch {
+	case errors.Is(err, table.ErrOther):
+		return ReadDecision(ctx, run)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return &d, nil
 }
 
 // ReadDecision reads what was decided about a run; it is nil where nothing was.

@@ -49,6 +49,19 @@ type Request struct {
 	Why string
 }
 
+// maxText is the most bytes of a name or reason; they stand in the pointer.
+const maxText = 2000
+
+func (r Request) validate() error {
+	if r.At.IsZero() {
+		return errors.New("the time of the request is missing")
+	}
+	if len(r.By) > maxText || len(r.Why) > maxText {
+		return fmt.Errorf("who asks, or why, has more than %d bytes", maxText)
+	}
+	return nil
+}
+
 func (r Request) commit(op table.Op) table.Commit {
 	return table.Commit{Op: op, By: r.By, At: r.At.UTC().Truncate(time.Microsecond), Why: r.Why}
 }
@@ -60,6 +73,8 @@ type Result struct {
 	Commit  table.Commit
 	// Repeated says that it had been made before, by an earlier attempt or by somebody else who asked for the same.
 	Repeated bool
+	// Undone says of a repeated promotion that the run was rolled back since, and stays so.
+	Undone bool
 	// Served is what the pointer showed last: the version, or one that followed it.
 	Served table.Ref
 }
@@ -88,6 +103,9 @@ func (d *Dataset) Promote(ctx context.Context, p Promotion) (Result, error) {
 }
 
 func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
+	if err := p.Request.validate(); err != nil {
+		return Result{}, err
+	}
 	digest, err := p.Candidate.Digest()
 	if err != nil {
 		return Result{}, err
@@ -111,8 +129,8 @@ func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	op := operation{nonce: decided.Nonce, since: generation(p.Candidate.Base)}
-	// By, at and why are the decision's, so that all who carry it out write the same.
+	op := operation{nonce: decided.Nonce, since: generation(p.Candidate.Base), files: replaced(p.Candidate)}
+	// Who, when and why are the decision's, so that all who carry it out write the same.
 	commit := Request{By: decided.By, At: decided.At, Why: decided.Why}.commit(table.OpPromote)
 	now, _, err := d.read(ctx)
 	if err != nil {
@@ -122,20 +140,20 @@ func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if last != nil && last.Manifest.Commit.Op == table.OpPromote {
+	undone := last != nil && last.Manifest.Commit.Op == table.OpRollback
+	switch {
+	case last != nil && !undone:
 		return repeated(last, now), nil
-	}
-	if last != nil && p.Again {
+	case undone && p.Again:
 		op.nonce, op.since = nonce("again", last.Ref.Nonce), last.Ref.Generation
 		commit = p.commit(table.OpPromote)
-	}
-	if err := d.present(ctx, p.Candidate); err != nil {
-		return Result{}, err
 	}
 	op.build = func(now *table.Snapshot, l link) (*table.Manifest, error) {
 		return apply(p.Candidate, now, l.of(commit))
 	}
-	return d.swap(ctx, op)
+	res, err := d.swap(ctx, op)
+	res.Undone = undone && !p.Again
+	return res, err
 }
 
 // proven asks for a passing verdict on exactly this candidate.
@@ -166,7 +184,15 @@ func (d *Dataset) Check(ctx context.Context, c *table.Candidate) error {
 	if err != nil || last != nil && last.Manifest.Commit.Op == table.OpPromote {
 		return err // it is promoted
 	}
-	_, err = apply(c, now, table.Commit{Op: table.OpPromote})
+	l := link{nonce: "check"}
+	if now != nil {
+		l.parent = &now.Ref
+	}
+	m, err := apply(c, now, l.of(Request{At: time.Unix(0, 0)}.commit(table.OpPromote)))
+	if err != nil {
+		return err
+	}
+	_, _, err = m.Encode()
 	return err
 }
 
@@ -211,6 +237,9 @@ func (d *Dataset) Rollback(ctx context.Context, run string, r Request) (Result, 
 }
 
 func (d *Dataset) rollback(ctx context.Context, run string, r Request) (Result, error) {
+	if err := r.validate(); err != nil {
+		return Result{}, err
+	}
 	now, _, err := d.read(ctx)
 	if err != nil {
 		return Result{}, err
@@ -233,9 +262,18 @@ func (d *Dataset) rollback(ctx context.Context, run string, r Request) (Result, 
 	if parent != nil {
 		before = parent.Manifest
 	}
+	var restored []table.File
+	for name, labels := range table.Diff(before, done.Manifest) {
+		for _, label := range labels {
+			if before != nil {
+				restored = append(restored, before.Tables[name].Partitions[label].Files...)
+			}
+		}
+	}
 	return d.swap(ctx, operation{
 		nonce: nonce("rollback", done.Ref.Nonce),
 		since: done.Ref.Generation,
+		files: restored,
 		build: func(now *table.Snapshot, l link) (*table.Manifest, error) {
 			if now == nil {
 				return nil, table.ErrNoVersion
@@ -276,6 +314,9 @@ func (d *Dataset) Commit(ctx context.Context, r CommitRequest) (Result, error) {
 }
 
 func (d *Dataset) commit(ctx context.Context, r CommitRequest) (Result, error) {
+	if err := r.Request.validate(); err != nil {
+		return Result{}, err
+	}
 	now, _, err := d.read(ctx)
 	if err != nil {
 		return Result{}, err
@@ -293,48 +334,63 @@ func (d *Dataset) commit(ctx context.Context, r CommitRequest) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	digest, err := c.Digest()
-	if err != nil {
+	// The name is bound to one candidate before the pointer is touched. So a writer that was
+	// restarted, and read another parent meanwhile, finds its first attempt instead of making a second.
+	key := "commits/" + r.Name + ".json"
+	switch _, err := table.WriteCandidate(ctx, d.store, key, c); {
+	case errors.Is(err, table.ErrOther):
+		first, err := table.ReadCandidate(ctx, d.store, key, "")
+		if err != nil {
+			return Result{}, err
+		}
+		if first.Provenance.Content != c.Provenance.Content {
+			return Result{}, fmt.Errorf("%w: the name was used for other contents, on generation %d: take a new name", ErrConflict, generation(first.Base))
+		}
+		c = first
+	case err != nil:
 		return Result{}, err
 	}
-	if err := d.present(ctx, c); err != nil {
-		return Result{}, err
-	}
-	res, err := d.swap(ctx, operation{
+	return d.swap(ctx, operation{
 		nonce: nonce("commit", r.Name),
-		since: r.Parent,
+		since: generation(c.Base),
+		files: replaced(c),
 		build: func(now *table.Snapshot, l link) (*table.Manifest, error) {
 			return apply(c, now, l.of(r.Request.commit(table.OpCommit)))
 		},
 	})
-	if err == nil && res.Commit.Candidate != digest {
-		err = fmt.Errorf("%w: generation %d is a commit of this name with other contents or another parent: take a new name", ErrConflict, res.Version.Generation)
-	}
-	return res, err
 }
 
 // AbortRun decides that a run is never promoted. A repeat succeeds. The error is ErrDecided
 // if its promotion was decided before, or ErrOutcomeUnknown.
 func AbortRun(ctx context.Context, folder blob.Store, run string, r Request) (Decision, error) {
+	if err := r.validate(); err != nil {
+		return Decision{}, fmt.Errorf("abort run %s: %w", run, err)
+	}
 	return Decide(ctx, folder, Decision{Run: run, Kind: KindAbort, By: r.By, At: r.At, Why: r.Why})
 }
 
-// present asks that the candidate's files are there, with the sizes that were validated.
-func (d *Dataset) present(ctx context.Context, c *table.Candidate) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(16)
+// replaced are the files that a candidate brings in.
+func replaced(c *table.Candidate) (files []table.File) {
 	for _, change := range c.Tables {
 		for _, r := range change.Partitions {
-			for _, f := range r.Files {
-				g.Go(func() error {
-					info, err := d.store.Head(ctx, f.Path)
-					if err == nil && info.Size != int64(f.Bytes) {
-						err = fmt.Errorf("file %s has %d bytes, not the %d that were written", f.Path, info.Size, f.Bytes)
-					}
-					return err
-				})
-			}
+			files = append(files, r.Files...)
 		}
+	}
+	return files
+}
+
+// present asks that files are there, with the sizes that were written.
+func (d *Dataset) present(ctx context.Context, files []table.File) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, f := range files {
+		g.Go(func() error {
+			info, err := d.store.Head(ctx, f.Path)
+			if err == nil && info.Size != int64(f.Bytes) {
+				err = fmt.Errorf("file %s has %d bytes, not the %d that were written", f.Path, info.Size, f.Bytes)
+			}
+			return err
+		})
 	}
 	return g.Wait()
 }

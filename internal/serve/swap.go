@@ -3,7 +3,6 @@ package serve
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -18,6 +17,8 @@ type operation struct {
 	nonce string
 	// since is a generation up to which no version can have the nonce.
 	since int64
+	// files must be there before the pointer names them.
+	files []table.File
 	// build makes the version that follows now, nil for none, or refuses. It is pure.
 	build func(now *table.Snapshot, l link) (*table.Manifest, error)
 }
@@ -36,15 +37,12 @@ func (l link) of(c table.Commit) table.Commit {
 const (
 	// maxAttempts bounds how often a swap is tried that loses to others each time.
 	maxAttempts = 50
-	// maxRefusals bounds how often a put is sent that fails in a way not known to go away by itself.
+	// maxRefusals bounds how often a pending put is followed up while the store fails in a way not known to go away by itself.
 	maxRefusals = 3
 )
 
 // swap carries out an operation: see the package documentation. It alone writes the pointer.
 func (d *Dataset) swap(ctx context.Context, op operation) (Result, error) {
-	if err := d.probe(ctx); err != nil {
-		return Result{}, err
-	}
 	s := swapping{Dataset: d, op: op, ctx: ctx, work: ctx}
 	defer s.settled()
 	for attempt := 1; attempt <= maxAttempts || s.pending != nil; attempt++ {
@@ -54,6 +52,9 @@ func (d *Dataset) swap(ctx context.Context, op operation) (Result, error) {
 			}
 		}
 		res, done, err := s.round()
+		if err != nil && !blob.IsTransient(err) {
+			s.refusals++
+		}
 		if err != nil && (s.pending == nil || s.work.Err() != nil || s.refusals >= maxRefusals) {
 			return Result{}, s.fail(err)
 		}
@@ -74,6 +75,7 @@ type swapping struct {
 	pending  error
 	on       blob.ETag
 	refusals int
+	ready    bool // the store and the files were looked at
 	// work is ctx while nothing is pending; then it outlives ctx, for as long as is waited for an answer.
 	work   context.Context //nolint:containedctx // as ctx
 	cancel context.CancelFunc
@@ -97,6 +99,16 @@ func (s *swapping) round() (res Result, done bool, err error) {
 	}
 	if s.pending == nil && s.ctx.Err() != nil {
 		return Result{}, false, s.ctx.Err()
+	}
+	if !s.ready {
+		// Not before: a repeat of what was done writes nothing, and does not ask for files that were cleaned up since.
+		if err := s.probe(s.work); err != nil {
+			return Result{}, false, err
+		}
+		if err := s.present(s.work, s.op.files); err != nil {
+			return Result{}, false, err
+		}
+		s.ready = true
 	}
 	var parent *table.Ref
 	if now != nil {
@@ -142,9 +154,6 @@ func (s *swapping) point(p table.Pointer, etag blob.ETag) error {
 		}
 		return err
 	}
-	if !blob.IsTransient(err) {
-		s.refusals++
-	}
 	s.pending, s.on = err, etag
 	return err
 }
@@ -186,7 +195,7 @@ func (d *Dataset) probe(ctx context.Context) error {
 	if d.proven.Load() {
 		return nil
 	}
-	if err := blob.Probe(ctx, d.store, "probe/"+rand.Text()); err != nil {
+	if err := blob.Probe(ctx, d.store, "probe"); err != nil {
 		return fmt.Errorf("the pointer cannot be moved safely: %w", err)
 	}
 	d.proven.Store(true)

@@ -1,0 +1,282 @@
+package table
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/parquetfile"
+	"hindcast/internal/record"
+)
+
+const (
+	// maxMemory is the largest file that is read into memory; larger ones go through scratch.
+	maxMemory = 16 << 20
+	// mergeRows is how many rows a merge of files gives at a time.
+	mergeRows = 4096
+)
+
+// Scan reads a table's rows, ordered by partition, then by key, and passes them on in batches of the columns of [Schema.Columns].
+// Every file is held against the manifest: its checksum before a row of it is passed on, its rows, columns, order and partition
+// while it is read. What fn returns ends the scan. A batch is valid during the call.
+func (s *Snapshot) Scan(ctx context.Context, name string, fn func(*record.Batch) error) error {
+	t, err := s.Table(name)
+	if err != nil {
+		return err
+	}
+	for _, p := range t.Order() {
+		if err := s.scan(ctx, t, p, fn); err != nil {
+			return fmt.Errorf("read table %s, %s: %w", name, p, err)
+		}
+	}
+	return nil
+}
+
+// ScanPartition is Scan for one partition. One that the table does not have has no rows.
+func (s *Snapshot) ScanPartition(ctx context.Context, name, partition string, fn func(*record.Batch) error) error {
+	t, err := s.Table(name)
+	if err != nil {
+		return err
+	}
+	if err := s.scan(ctx, t, partition, fn); err != nil {
+		return fmt.Errorf("read table %s, %s: %w", name, partition, err)
+	}
+	return nil
+}
+
+func (s *Snapshot) scan(ctx context.Context, t Table, partition string, fn func(*record.Batch) error) error {
+	var m merge
+	defer func() {
+		for _, r := range m {
+			r.close()
+		}
+	}()
+	for _, f := range t.Partitions[partition].Files {
+		r, err := openFile(ctx, s.store, t.Schema, partition, f)
+		if err != nil {
+			return err
+		}
+		m = append(m, r)
+	}
+	if len(m) == 1 {
+		for {
+			b, err := m[0].next()
+			if err == io.EOF {
+				return nil
+			}
+			if err == nil {
+				err = cmpErr(ctx.Err(), fn(b))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return m.run(ctx, t.Schema, fn)
+}
+
+// fileReader reads one file and holds it against its entry.
+type fileReader struct {
+	file   File
+	rows   *parquetfile.Reader
+	read   int64
+	schema Schema
+	label  string
+	value  int64 // of the partition's column, where that is a number
+	keys   sorter
+	close  func()
+
+	// Of a merge: the current row. Order tells files apart whose keys are equal.
+	batch *record.Batch
+	row   int
+	order int
+}
+
+func openFile(ctx context.Context, store blob.Store, s Schema, partition string, f File) (_ *fileReader, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("file %s: %w", f.Path, err)
+		}
+	}()
+	r := &fileReader{file: f, schema: s}
+	if r.label, err = s.Label(partition); err != nil {
+		return nil, err
+	}
+	columns := s.Columns()
+	skip := len(columns) - len(s.Rows)
+	r.keys = sorter{from: skip, to: skip + s.Keys, schema: columns}
+	if s.Scheme.ByTime() {
+		if r.value, err = s.Scheme.Value(r.label); err != nil {
+			return nil, err
+		}
+	}
+	data, done, err := download(ctx, store, f)
+	if err != nil {
+		return nil, err
+	}
+	r.close = done
+	file, err := parquetfile.Open(data, int64(f.Bytes), f.Path)
+	if err == nil && !file.Schema().Equal(columns) {
+		err = fmt.Errorf("it has the columns %v, the table has %v", file.Schema(), columns)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	r.rows = file.Read(parquetfile.ReadOptions{})
+	return r, nil
+}
+
+// download fetches a file and proves that it is the one that was written. Done releases it.
+func download(ctx context.Context, store blob.Store, f File) (_ io.ReaderAt, done func(), err error) {
+	o, err := store.Get(ctx, f.Path, blob.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer o.Body.Close()
+	if o.Size != int64(f.Bytes) {
+		return nil, nil, fmt.Errorf("it has %d bytes, the manifest says %d: it was replaced or damaged", o.Size, f.Bytes)
+	}
+	sum := sha256.New()
+	var data io.ReaderAt
+	done = func() {}
+	if o.Size <= maxMemory {
+		var buf bytes.Buffer
+		buf.Grow(int(o.Size))
+		_, err = io.Copy(io.MultiWriter(&buf, sum), o.Body)
+		data = bytes.NewReader(buf.Bytes())
+	} else {
+		tmp, errTemp := os.CreateTemp("", "hindcast-*.parquet")
+		if errTemp != nil {
+			return nil, nil, errTemp
+		}
+		done = func() { _ = errors.Join(tmp.Close(), os.Remove(tmp.Name())) }
+		_, err = io.Copy(io.MultiWriter(tmp, sum), o.Body)
+		data = tmp
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); err == nil && got != f.SHA256 {
+		err = fmt.Errorf("its SHA-256 is %s, the manifest says %s: it was replaced or damaged", got, f.SHA256)
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return data, done, nil
+}
+
+// next gives the next rows, or io.EOF once all that the manifest counts were there.
+func (r *fileReader) next() (*record.Batch, error) {
+	b, err := r.rows.Next()
+	switch {
+	case err == io.EOF && r.read != r.file.Rows:
+		return nil, fmt.Errorf("file %s has %d rows, the manifest says %d", r.file.Path, r.read, r.file.Rows)
+	case err != nil:
+		return nil, err
+	}
+	r.read += int64(b.Len)
+	if err := cmpErr(r.keys.check(b), r.inPartition(b)); err != nil {
+		return nil, fmt.Errorf("file %s: %w", r.file.Path, err)
+	}
+	return b, nil
+}
+
+// inPartition checks the partition's column.
+func (r *fileReader) inPartition(b *record.Batch) error {
+	if !r.schema.Scheme.ByTime() {
+		return nil
+	}
+	c := &b.Columns[0]
+	for i := range b.Len {
+		if c.Nulls.Get(i) || c.Kind == record.String && string(c.Strings.At(i)) != r.label || c.Kind != record.String && c.Int64s[i] != r.value {
+			return fmt.Errorf("it has a row of %s in the partition %s", Text(c, i), r.label)
+		}
+	}
+	return nil
+}
+
+// advance goes to the next row; the batch is nil after the last.
+func (r *fileReader) advance() error {
+	if r.row++; r.batch != nil && r.row < r.batch.Len {
+		return nil
+	}
+	r.row = 0
+	var err error
+	if r.batch, err = r.next(); err == io.EOF {
+		r.batch, err = nil, nil
+	}
+	return err
+}
+
+// merge is a heap of files by their current keys.
+type merge []*fileReader
+
+func (m merge) run(ctx context.Context, s Schema, fn func(*record.Batch) error) error {
+	var live merge
+	for i, r := range m {
+		r.order = i
+		if err := r.advance(); err != nil {
+			return err
+		}
+		if r.batch != nil {
+			live = append(live, r)
+		}
+	}
+	heap.Init(&live)
+	out := newBatch(s.Columns())
+	flush := func() error {
+		if out.Len == 0 {
+			return ctx.Err()
+		}
+		err := cmpErr(ctx.Err(), fn(out))
+		out = newBatch(s.Columns())
+		return err
+	}
+	for len(live) > 0 {
+		r := live[0]
+		appendRow(out, r.batch, r.row)
+		if err := r.advance(); err != nil {
+			return err
+		}
+		if r.batch == nil {
+			heap.Pop(&live)
+		} else {
+			heap.Fix(&live, 0)
+		}
+		if out.Len == mergeRows {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+func (m merge) Len() int { return len(m) }
+
+func (m merge) Less(i, j int) bool {
+	a, b := m[i], m[j]
+	if d := compareRows(a.batch, a.row, b.batch, b.row, a.keys.from, a.keys.to); d != 0 {
+		return d < 0
+	}
+	return a.order < b.order
+}
+
+func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+
+// Push implements heap.Interface.
+func (m *merge) Push(x any) { *m = append(*m, x.(*fileReader)) }
+
+// Pop implements heap.Interface.
+func (m *merge) Pop() any {
+	old := *m
+	last := old[len(old)-1]
+	*m = old[:len(old)-1]
+	return last
+}
