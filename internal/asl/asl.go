@@ -58,8 +58,6 @@ type Result struct {
 type Error struct {
 	Name  string
 	Cause string
-
-	uncatchable bool // no Retry and no Catch applies: the execution fails
 }
 
 // Error returns the name and the cause.
@@ -136,7 +134,9 @@ type TaskRunner interface {
 type TaskFunc func(ctx context.Context, req TaskRequest) (json.RawMessage, error)
 
 // Run calls f.
-func (f TaskFunc) Run(ctx context.Context, req TaskRequest) (json.RawMessage, error) { return f(ctx, req) }
+func (f TaskFunc) Run(ctx context.Context, req TaskRequest) (json.RawMessage, error) {
+	return f(ctx, req)
+}
 
 // Object is an entry of a listing.
 type Object struct {

@@ -2,6 +2,7 @@ package asl
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -45,6 +46,7 @@ const (
 	MapRunStarted   EventType = "MapRunStarted"
 	MapRunSucceeded EventType = "MapRunSucceeded"
 	MapRunFailed    EventType = "MapRunFailed"
+	MapRunAborted   EventType = "MapRunAborted"
 )
 
 // The engine's own notes. They have no ID, since Step Functions has no such events;
@@ -96,6 +98,9 @@ type Event struct {
 	Machine    string `json:"stateMachine,omitempty"`
 	Definition string `json:"definitionSha256,omitempty"`
 
+	// Of the exit from a state: the state that follows; empty if none does. AWS has no such field.
+	Next string `json:"next,omitempty"`
+
 	// Of NoteRetry: when the next attempt begins, and which retrier said so.
 	Until   *time.Time `json:"until,omitempty"`
 	Retrier *int       `json:"retrier,omitempty"`
@@ -117,4 +122,12 @@ type MapCounts struct {
 	Failed    int `json:"failed"`
 	Aborted   int `json:"aborted"`
 	Items     int `json:"items"`
+}
+
+func (t EventType) entered() bool { return strings.HasSuffix(string(t), "StateEntered") }
+func (t EventType) exited() bool  { return strings.HasSuffix(string(t), "StateExited") }
+
+// terminal reports whether the event is the last one of an execution.
+func (t EventType) terminal() bool {
+	return t == ExecutionSucceeded || t == ExecutionFailed || t == ExecutionTimedOut || t == ExecutionAborted
 }

@@ -1,0 +1,149 @@
+package asl
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"regexp"
+	"time"
+
+	"hindcast/internal/asl/expr"
+)
+
+var executionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$`)
+
+// Start runs a new execution to its end. A Result of any status comes with a nil error; an
+// error means that the execution did not end: it was refused, or interrupted by ctx or by
+// a failing history, and [Engine.Resume] continues it.
+func (e *Engine) Start(ctx context.Context, m *Machine, name string, input json.RawMessage) (Result, error) {
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	if len(input) > MaxPayload {
+		return Result{}, fmt.Errorf("start execution %s: the input has %d bytes, %d are allowed", name, len(input), MaxPayload)
+	}
+	if _, err := expr.Decode(input); err != nil {
+		return Result{}, fmt.Errorf("start execution %s: input: %w", name, err)
+	}
+	x, err := e.open(ctx, m, name)
+	if err != nil {
+		return Result{}, fmt.Errorf("start execution %s: %w", name, err)
+	}
+	if len(x.past) > 0 {
+		return Result{}, errors.Join(fmt.Errorf("start execution %s: %w", name, ErrExists), x.rec.close())
+	}
+	result, err := x.run(ctx, m.top, input)
+	if err = errors.Join(err, x.rec.close()); err != nil {
+		return Result{}, fmt.Errorf("execution %s: %w", name, err)
+	}
+	return result, nil
+}
+
+// Resume continues an execution from its history, or returns its result if it has ended.
+// Errors are as for [Engine.Start].
+func (e *Engine) Resume(ctx context.Context, m *Machine, name string) (Result, error) {
+	x, err := e.open(ctx, m, name)
+	if err != nil {
+		return Result{}, fmt.Errorf("resume execution %s: %w", name, err)
+	}
+	result, err := x.resume(ctx, m)
+	if err = errors.Join(err, x.rec.close()); err != nil {
+		return Result{}, fmt.Errorf("resume execution %s: %w", name, err)
+	}
+	return result, nil
+}
+
+// open opens the history of an execution and reads it.
+func (e *Engine) open(ctx context.Context, m *Machine, name string) (*execution, error) {
+	if !executionName.MatchString(name) {
+		return nil, errors.New("a name has 1 to 80 letters, digits, _, . and -, the first of them no sign")
+	}
+	history, err := e.histories().Open(ctx, HistoryName{Execution: name})
+	if err != nil {
+		return nil, err
+	}
+	x := &execution{
+		engine: e, name: name, machine: m,
+		arn:        arn("execution", m.Name+":"+name),
+		machineARN: arn("stateMachine", m.Name),
+		past:       map[string][]Event{},
+	}
+	for ev, err := range history.Events(ctx) {
+		if err == nil {
+			err = x.remember(ev)
+		}
+		if err != nil {
+			return nil, errors.Join(err, history.Close())
+		}
+	}
+	x.rec = newRecorder(ctx, history)
+	return x, nil
+}
+
+func (e *Engine) histories() Histories {
+	if e.Histories == nil {
+		return &e.memory
+	}
+	return e.Histories
+}
+
+func (e *Engine) clock() Clock {
+	if e.Clock == nil {
+		return systemClock{}
+	}
+	return e.Clock
+}
+
+func (e *Engine) now() time.Time { return e.clock().Now().UTC().Truncate(time.Microsecond) }
+
+func (e *Engine) observe(ev Event) {
+	if e.Observe == nil {
+		return
+	}
+	e.observing.Lock()
+	defer e.observing.Unlock()
+	e.Observe(ev)
+}
+
+// random returns a source of random bits that depends on the seed and on what it is for
+// only, so that what is derived from it is the same after an interruption.
+func (e *Engine) random(purpose ...any) *rand.Rand {
+	h := fnv.New128a()
+	fmt.Fprint(h, e.Seed)
+	for _, p := range purpose {
+		fmt.Fprintf(h, "\x00%v", p)
+	}
+	var seed [32]byte
+	h.Sum(seed[:0])
+	return rand.New(rand.NewChaCha8(seed))
+}
+
+// bits returns random bits that nobody can guess.
+func (e *Engine) bits() uint64 {
+	var b [8]byte
+	_, _ = crand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// arn makes an Amazon resource name of an account and Region that do not exist.
+func arn(kind, rest string) string { return "arn:aws:states:local:000000000000:" + kind + ":" + rest }
+
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now() }
+
+func (systemClock) Sleep(ctx context.Context, t time.Time) error {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

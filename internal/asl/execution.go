@@ -1,0 +1,380 @@
+package asl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"hindcast/internal/asl/expr"
+)
+
+// execution is one execution: that which was started, or a child of a Distributed Map.
+type execution struct {
+	engine  *Engine
+	machine *Machine
+	rec     *recorder // shared by the children of a Map Run
+	name    string    // of the execution that was started
+	child   string    // empty for that
+	level   string    // path of Map Runs down to this execution, for names of histories
+
+	arn, machineARN string
+	input           any
+	started         time.Time
+
+	// past are the recorded events by strand that the strands have not gone through again.
+	past map[string][]Event
+
+	mu       sync.Mutex
+	lastID   int64
+	recorded int64     // number of the last event in the recorder
+	lastTime time.Time // of the last event: a history's times do not go back
+}
+
+// Causes with which a context is cancelled to end states for good.
+var (
+	errAbandoned        = errors.New("abandoned: a sibling failed")
+	errExecutionTimeout = errors.New("the execution timed out")
+)
+
+// errDiverged says that a history does not follow from the definition.
+var errDiverged = errors.New("the history does not follow from the definition")
+
+// remember takes an event that was read from the history.
+func (x *execution) remember(ev Event) error {
+	if !ev.Note() {
+		if ev.ID != x.lastID+1 {
+			return fmt.Errorf("event %d follows event %d: %w", ev.ID, x.lastID, errDiverged)
+		}
+		x.lastID = ev.ID
+	}
+	x.past[ev.Strand] = append(x.past[ev.Strand], ev)
+	if ev.Time.After(x.lastTime) {
+		x.lastTime = ev.Time
+	}
+	return nil
+}
+
+// resume continues an execution that was read from its history.
+func (x *execution) resume(ctx context.Context, m *Machine) (Result, error) {
+	events := x.past[""]
+	if len(events) == 0 {
+		return Result{}, ErrNoExecution
+	}
+	first := events[0]
+	if first.Type != ExecutionStarted {
+		return Result{}, fmt.Errorf("event 1 is %s: %w", first.Type, errDiverged)
+	}
+	if first.Definition != m.SHA256 {
+		return Result{}, fmt.Errorf("%w (it has SHA-256 %.12s…, not %.12s…)", ErrDefinitionChanged, m.SHA256, first.Definition)
+	}
+	if result, ended := outcome(events[len(events)-1]); ended {
+		return result, nil
+	}
+	return x.run(ctx, m.top, first.Input)
+}
+
+// outcome returns the result that an execution's last event tells.
+func outcome(ev Event) (Result, bool) {
+	switch ev.Type {
+	case ExecutionSucceeded:
+		return Result{Status: Succeeded, Output: ev.Output}, true
+	case ExecutionFailed:
+		return Result{Status: Failed, Error: ev.Error, Cause: ev.Cause}, true
+	case ExecutionTimedOut:
+		return Result{Status: TimedOut, Error: ev.Error, Cause: ev.Cause}, true
+	case ExecutionAborted:
+		return Result{Status: Aborted, Error: ev.Error, Cause: ev.Cause}, true
+	}
+	return Result{}, false
+}
+
+// run runs the execution, from where its past ends, to its end.
+func (x *execution) run(ctx context.Context, sc *scope, input json.RawMessage) (Result, error) {
+	s := &strand{x: x, past: x.past[""]}
+	first := Event{Type: ExecutionStarted, Input: input, Machine: x.machineARN}
+	if x.child == "" {
+		first.Definition = x.machine.SHA256
+	}
+	first, err := s.emit(first)
+	if err != nil {
+		return Result{}, err
+	}
+	if x.input, err = expr.Decode(first.Input); err != nil {
+		return Result{}, err
+	}
+	x.started = first.Time
+	s.prev = 0 // as AWS has it: the first state's event follows nothing
+
+	limit, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if x.machine.timeout > 0 && x.child == "" {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer stop(nil)
+		wg.Go(func() {
+			if x.engine.clock().Sleep(limit, x.started.Add(time.Duration(x.machine.timeout)*time.Second)) == nil {
+				stop(errExecutionTimeout)
+			}
+		})
+	}
+	output, err := s.run(limit, sc, first.Input)
+	last := Event{Type: ExecutionSucceeded, Output: output}
+	if err != nil {
+		var failure *Error
+		var abort *Abort
+		switch {
+		case errors.As(err, &failure):
+			last = Event{Type: ExecutionFailed, Error: failure.Name, Cause: failure.Cause}
+		case errors.As(err, &abort) && x.child == "":
+			last = Event{Type: ExecutionAborted, Error: abort.Name, Cause: abort.Cause}
+		case errors.Is(err, errExecutionTimeout) && x.child == "":
+			last = Event{Type: ExecutionTimedOut}
+		case errors.Is(err, errAbandoned):
+			last = Event{Type: ExecutionAborted}
+		default:
+			return Result{}, err
+		}
+	}
+	if last, err = s.emit(last); err != nil {
+		return Result{}, err
+	}
+	if x.child == "" { // the result of a child becomes durable with the events that follow
+		if err := x.sync(); err != nil {
+			return Result{}, err
+		}
+	}
+	result, _ := outcome(last)
+	return result, nil
+}
+
+// sync returns when all events so far are durable.
+func (x *execution) sync() error {
+	x.mu.Lock()
+	n := x.recorded
+	x.mu.Unlock()
+	return x.rec.wait(n)
+}
+
+// append gives the event its number and time and puts it in the history's queue.
+func (x *execution) append(ev Event) (Event, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	note := ev.Type == NoteRetry || ev.Type == NoteBranchFailed
+	if !note {
+		if x.lastID+1 >= MaxEvents && !ev.Type.terminal() {
+			return ev, &Error{Name: errRuntime,
+				Cause: fmt.Sprintf("The execution reached the maximum number of history events (%d).", MaxEvents)}
+		}
+		x.lastID++
+		ev.ID = x.lastID
+	}
+	ev.Child = x.child
+	ev.Time = x.engine.now()
+	if ev.Time.Before(x.lastTime) {
+		ev.Time = x.lastTime
+	}
+	x.lastTime = ev.Time
+	n, err := x.rec.add(ev)
+	if err != nil {
+		return ev, fmt.Errorf("append %s to the history: %w", ev.Type, err)
+	}
+	x.recorded = n
+	x.engine.observe(ev)
+	return ev, nil
+}
+
+// strand is a line of control: the execution's main one, a branch or an iteration.
+type strand struct {
+	x    *execution
+	key  string  // see [Event.Strand]
+	past []Event // recorded and not yet gone through again
+	prev int64   // the event that the next one follows
+	vars *variables
+	item map[string]any // the context object's Map, in an iteration
+}
+
+// variables are the variables of a scope; inner scopes read those of outer ones.
+type variables struct {
+	outer  *variables
+	values map[string]any
+}
+
+func (v *variables) get(name string) (any, bool) {
+	for ; v != nil; v = v.outer {
+		if value, ok := v.values[name]; ok {
+			return value, true
+		}
+	}
+	return nil, false
+}
+
+// emit records an event that follows the strand's last one. If the history has it already
+// that one is returned, with what it says.
+func (s *strand) emit(ev Event) (Event, error) {
+	if len(s.past) > 0 {
+		old := s.past[0]
+		if old.Type != ev.Type || old.State != ev.State {
+			return ev, fmt.Errorf("event %d is %s of %q where %s of %q is due: %w", old.ID, old.Type, old.State, ev.Type, ev.State, errDiverged)
+		}
+		s.past = s.past[1:]
+		ev = old
+	} else {
+		ev.Strand, ev.Previous = s.key, s.prev
+		var err error
+		if ev, err = s.x.append(ev); err != nil {
+			return ev, err
+		}
+	}
+	if !ev.Note() {
+		s.prev = ev.ID
+	}
+	return ev, nil
+}
+
+// peek returns the type of the recorded event that comes next; empty if there is none.
+func (s *strand) peek() EventType {
+	if len(s.past) == 0 {
+		return ""
+	}
+	return s.past[0].Type
+}
+
+// fork returns a new strand that began with the given event.
+func (s *strand) fork(began int64, index int) *strand {
+	key := fmt.Sprintf("%d.%d", began, index)
+	return &strand{x: s.x, key: key, past: s.x.past[key], prev: began, item: s.item,
+		vars: &variables{outer: s.vars, values: map[string]any{}}}
+}
+
+// run runs the states of a scope, from where the strand's past ends, and returns the output
+// of the last one.
+func (s *strand) run(ctx context.Context, sc *scope, input json.RawMessage) (json.RawMessage, error) {
+	if s.vars == nil {
+		s.vars = &variables{values: map[string]any{}}
+	}
+	name, data, err := s.skip(sc.startAt, input)
+	for err == nil && name != "" {
+		st, ok := sc.states[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no state %q: %w", name, errDiverged)
+		}
+		name, data, err = s.step(ctx, st, data)
+	}
+	return data, err
+}
+
+// skip goes over the states that the past has seen through. It returns the state to go on
+// with and its input, or no state and the output of the last one.
+func (s *strand) skip(startAt string, input json.RawMessage) (string, json.RawMessage, error) {
+	last := -1
+	for i, ev := range s.past {
+		if ev.Type.entered() || ev.Type.exited() {
+			last = i
+		}
+	}
+	if last < 0 {
+		return startAt, input, nil
+	}
+	for _, ev := range s.past[:last+1] {
+		if ev.Type.exited() {
+			if err := s.assign(ev); err != nil {
+				return "", nil, err
+			}
+		}
+	}
+	ev := s.past[last]
+	if ev.Type.entered() {
+		s.past = s.past[last:]
+		return ev.State, ev.Input, nil
+	}
+	s.past = s.past[last+1:]
+	s.prev = ev.ID
+	return ev.Next, ev.Output, nil
+}
+
+// assign sets the variables that the exit from a state records.
+func (s *strand) assign(exited Event) error {
+	for name, raw := range exited.Assigned {
+		value, err := expr.Decode(raw)
+		if err != nil {
+			return fmt.Errorf("event %d: variable %s: %w", exited.ID, name, err)
+		}
+		s.vars.values[name] = value
+	}
+	return nil
+}
+
+// step runs one state. It returns the next one and its input.
+func (s *strand) step(ctx context.Context, st state, raw json.RawMessage) (string, json.RawMessage, error) {
+	c := st.base()
+	if ctx.Err() != nil {
+		err := context.Cause(ctx)
+		if s.peek().entered() {
+			err = s.interrupted(err, c)
+		}
+		return "", nil, err
+	}
+	entered, err := s.emit(Event{Type: EventType(c.kind + "StateEntered"), State: c.name, Input: raw})
+	if err != nil {
+		return "", nil, err
+	}
+	f := &frame{strand: s, state: c, entered: entered, attempt: -1}
+	if f.raw, err = expr.Decode(entered.Input); err != nil {
+		return "", nil, err
+	}
+	e, err := st.run(ctx, f)
+	if err != nil {
+		return "", nil, s.interrupted(err, c)
+	}
+	ev := Event{Type: EventType(c.kind + "StateExited"), State: c.name, Next: e.next}
+	if ev.Output, err = expr.Encode(e.output); err != nil {
+		return "", nil, err
+	}
+	if len(ev.Output) > MaxPayload {
+		return "", nil, &Error{Name: errDataLimit, Cause: fmt.Sprintf(
+			"The state '%s' returned an output of %d bytes; the limit is %d.", c.name, len(ev.Output), MaxPayload)}
+	}
+	for name, value := range e.assigned {
+		if ev.Assigned == nil {
+			ev.Assigned = map[string]json.RawMessage{}
+		}
+		if ev.Assigned[name], err = expr.Encode(value); err != nil {
+			return "", nil, err
+		}
+	}
+	if e.follows != 0 {
+		s.prev = e.follows
+	}
+	if ev, err = s.emit(ev); err != nil {
+		return "", nil, err
+	}
+	return ev.Next, ev.Output, s.assign(ev)
+}
+
+// interrupted records that a state that was entered is abandoned, if that is what err says.
+func (s *strand) interrupted(err error, c *common) error {
+	if !errors.Is(err, errAbandoned) {
+		return err
+	}
+	aborted := EventType(c.kind + "StateAborted")
+	var last EventType
+	for _, ev := range s.past { // what is left of the past will not be gone through
+		last = ev.Type
+		if !ev.Note() {
+			s.prev = ev.ID
+		}
+	}
+	s.past = nil
+	switch c.kind {
+	case "Task", "Wait", "Map", "Parallel": // AWS has no such event of others
+		if last != aborted {
+			if _, err := s.emit(Event{Type: aborted, State: c.name}); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,353 @@
+package asl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"hindcast/internal/asl/expr"
+)
+
+// mapRun runs the child executions of one attempt of a distributed Map.
+type mapRun struct {
+	*frame
+	st       *mapState
+	arn      string
+	id       string // the last part of the ARN
+	name     HistoryName
+	rec      *recorder
+	inputs   []json.RawMessage
+	sizes    []int // items of each child execution
+	children []child
+
+	mu            sync.Mutex
+	change        sync.Cond
+	limit         int
+	count         int64   // tolerated failures
+	percent       float64 // tolerated failures
+	total         int     // items
+	failed        int     // items of failed children
+	counts        MapCounts
+	exceeded      bool
+	interruptedBy error
+}
+
+// child is a child execution: what became of it.
+type child struct {
+	name        string
+	past        *execution // as read from the history, if it has begun and not ended
+	result      Result     // once it has ended
+	start, stop time.Time
+}
+
+// runDistributed makes one attempt; inside is as for attempts.
+func (st *mapState) runDistributed(
+	ctx context.Context, f *frame, began Event, input any, items []any, limit int,
+) (result any, inside bool, err error) {
+	r := &mapRun{frame: f, st: st, limit: limit}
+	r.change.L = &r.mu
+	maxItems, batches, err := r.settings(input)
+	if err != nil {
+		return nil, false, err
+	}
+	r.id = expr.UUID(f.x.engine.random("maprun", f.x.arn, f.key, began.ID).Uint64)
+	r.arn = arn("mapRun", fmt.Sprintf("%s/%s:%s", f.x.machine.Name, st.label, r.id))
+	r.name = HistoryName{f.x.name, fmt.Sprintf("%s%s-%d", f.x.level, st.label, began.ID)}
+	if _, err := f.emit(Event{Type: MapRunStarted, State: f.state.name, MapRun: r.arn}); err != nil {
+		return nil, false, err
+	}
+	if f.peek() == MapRunFailed {
+		ev, err := f.emit(Event{Type: MapRunFailed, State: f.state.name})
+		if err != nil {
+			return nil, false, err
+		}
+		return nil, true, &Error{ev.Error, ev.Cause}
+	}
+	result, err = r.run(ctx, input, items, maxItems, batches)
+	last := Event{Type: MapRunSucceeded, State: f.state.name}
+	var failure *Error
+	switch {
+	case err == nil:
+	case errors.As(err, &failure):
+		last = Event{Type: MapRunFailed, State: f.state.name, Error: failure.Name, Cause: failure.Cause}
+	case errors.Is(err, errAbandoned):
+		last = Event{Type: MapRunAborted, State: f.state.name}
+	default:
+		return nil, false, err
+	}
+	if _, failed := f.emit(last); failed != nil {
+		return nil, false, failed
+	}
+	return result, true, err
+}
+
+// settings evaluates what the definition leaves to the input.
+func (r *mapRun) settings(input any) (maxItems int64, b *batches, err error) {
+	if r.count, _, err = r.whole(&r.st.toleratedCount, input); err != nil {
+		return 0, nil, err
+	}
+	if r.count < 0 {
+		return 0, nil, r.runtime("ToleratedFailureCount cannot be negative.")
+	}
+	if r.percent, err = r.tolerated(input); err != nil {
+		return 0, nil, err
+	}
+	if r.st.reader != nil {
+		if maxItems, err = r.st.reader.limit(r.frame, input); err != nil {
+			return 0, nil, err
+		}
+	}
+	b, err = r.st.batcher.evaluate(r.frame, input)
+	return maxItems, b, err
+}
+
+func (r *mapRun) tolerated(input any) (float64, error) {
+	a := &r.st.toleratedPercent
+	if a.path == nil {
+		return a.value, nil
+	}
+	v, err := r.eval(a.path, a.name+"Path", input)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := v.(json.Number)
+	if s, isText := v.(string); isText {
+		n, ok = json.Number(s), true
+	}
+	percent, err := n.Float64()
+	if !ok || err != nil {
+		text, _ := expr.Encode(v)
+		return 0, r.runtime("The %sPath field refers to value \"%s\" which is not a valid float: %s", a.name, text, a.path)
+	}
+	if percent < 0 || percent > 100 {
+		return 0, r.runtime("%s must be between 0 and 100.", a.name)
+	}
+	return percent, nil
+}
+
+// run reads the items, runs a child execution for each input that has not had one, and
+// returns the result of the Map Run.
+func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64, b *batches) (result any, err error) {
+	if r.st.reader != nil {
+		if items, err = r.st.reader.read(ctx, r.frame, input, maxItems); err != nil {
+			return nil, err
+		}
+	}
+	if r.inputs, err = r.st.encodeItems(r.frame, input, items); err != nil {
+		return nil, err
+	}
+	r.total = len(items)
+	if b != nil {
+		r.inputs, r.sizes = b.gather(r.inputs)
+	}
+	r.children = make([]child, len(r.inputs))
+	for i := range r.children {
+		r.children[i].name = expr.UUID(r.x.engine.random("child", r.arn, i).Uint64)
+	}
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	err = r.dispatch(ctx)
+	if err = errors.Join(err, r.rec.close()); err != nil {
+		return nil, fmt.Errorf("map run %s: %w", r.name, err)
+	}
+	var failure *Error
+	if r.exceeded {
+		failure = &Error{errTolerance, "The specified tolerated failure threshold was exceeded"}
+	}
+	if w := r.st.writer; w != nil && w.parameters != nil {
+		if result, err = w.write(ctx, r, input); err != nil {
+			return nil, err
+		}
+	} else if failure == nil {
+		result, err = r.st.writer.values(r)
+	}
+	if failure != nil {
+		return nil, failure
+	}
+	return result, err
+}
+
+// open opens the children's history and takes from it what became of them so far.
+func (r *mapRun) open(ctx context.Context) error {
+	history, err := r.x.engine.histories().Open(ctx, r.name)
+	if err != nil {
+		return err
+	}
+	index := make(map[string]int, len(r.children))
+	for i, c := range r.children {
+		index[c.name] = i
+	}
+	for ev, err := range history.Events(ctx) {
+		if err == nil {
+			i, ok := index[ev.Child]
+			if ok {
+				err = r.remember(i, ev)
+			} else {
+				err = fmt.Errorf("history %s: child execution %q belongs to no item; the items have changed: %w", r.name, ev.Child, errDiverged)
+			}
+		}
+		if err != nil {
+			return errors.Join(err, history.Close())
+		}
+	}
+	r.rec = newRecorder(ctx, history)
+	r.counts = MapCounts{Total: len(r.children), Items: r.total}
+	for i := range r.children {
+		c := &r.children[i]
+		if c.past != nil {
+			c.past.rec = r.rec
+		}
+		r.tally(i)
+	}
+	r.counts.Pending = r.counts.Total - r.counts.Succeeded - r.counts.Failed - r.counts.Aborted
+	return nil
+}
+
+func (r *mapRun) remember(i int, ev Event) error {
+	c := &r.children[i]
+	if c.past == nil {
+		if c.result.Status != "" {
+			return fmt.Errorf("history %s: child execution %s goes on after its end: %w", r.name, ev.Child, errDiverged)
+		}
+		c.past = r.child(i)
+		c.start = ev.Time
+	}
+	if err := c.past.remember(ev); err != nil {
+		return fmt.Errorf("history %s: child execution %s: %w", r.name, ev.Child, err)
+	}
+	if result, ended := outcome(ev); ended {
+		c.result, c.stop, c.past = result, ev.Time, nil
+	}
+	return nil
+}
+
+// child makes a child execution that has not begun.
+func (r *mapRun) child(i int) *execution {
+	name := r.children[i].name
+	machine := r.x.machine.Name + "/" + r.st.label
+	return &execution{
+		engine: r.x.engine, machine: r.x.machine, rec: r.rec, name: r.x.name, child: name,
+		level: r.name.MapRun + "/" + name + "/",
+		arn:   arn("execution", machine+":"+name), machineARN: arn("stateMachine", machine),
+		past: map[string][]Event{},
+	}
+}
+
+// size is how many items the child execution has.
+func (r *mapRun) size(i int) int {
+	if r.sizes == nil {
+		return 1
+	}
+	return r.sizes[i]
+}
+
+// tally counts a child execution that has ended, and decides whether too many have failed.
+func (r *mapRun) tally(i int) {
+	switch r.children[i].result.Status {
+	case Succeeded:
+		r.counts.Succeeded++
+	case Aborted:
+		r.counts.Aborted++
+	case Failed, TimedOut:
+		r.counts.Failed++
+		r.failed += r.size(i)
+	}
+	r.judge()
+}
+
+// judge decides whether more have failed than are tolerated. Either limit is enough, but
+// one that is not given does not count beside one that is.
+func (r *mapRun) judge() {
+	byCount := int64(r.failed) > r.count
+	byPercent := float64(r.failed)*100 > r.percent*float64(r.total)
+	switch count, percent := r.st.toleratedCount.given(), r.st.toleratedPercent.given(); {
+	case count && !percent:
+		r.exceeded = byCount
+	case percent && !count:
+		r.exceeded = byPercent
+	default:
+		r.exceeded = byCount || byPercent
+	}
+}
+
+// dispatch runs the child executions that have not ended, in order, as many at once as the
+// limit says, until all have ended, too many have failed, or one is interrupted.
+func (r *mapRun) dispatch(ctx context.Context) error {
+	inner, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() { // wakes the loop below
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.change.Broadcast()
+	})()
+	r.progress()
+	var wg sync.WaitGroup
+	r.mu.Lock()
+	if r.exceeded {
+		stop(errAbandoned)
+	}
+	for i := range r.children {
+		c := &r.children[i]
+		if c.result.Status != "" {
+			continue
+		}
+		for r.counts.Running >= r.limit && inner.Err() == nil {
+			r.change.Wait()
+		}
+		if inner.Err() != nil && c.past == nil {
+			continue
+		}
+		r.counts.Running++
+		r.counts.Pending--
+		wg.Go(func() { r.runChild(inner, stop, i) })
+	}
+	r.mu.Unlock()
+	wg.Wait()
+	switch {
+	case r.interruptedBy != nil:
+		return r.interruptedBy
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (r *mapRun) runChild(ctx context.Context, stop context.CancelCauseFunc, i int) {
+	c := &r.children[i]
+	x := c.past
+	if x == nil {
+		x = r.child(i)
+	}
+	result, err := x.run(ctx, r.st.processor, r.inputs[i])
+	r.mu.Lock()
+	c.past = nil
+	r.counts.Running--
+	switch {
+	case err == nil:
+		c.result, c.start, c.stop = result, x.started, x.lastTime
+		r.tally(i)
+		if r.exceeded {
+			stop(errAbandoned)
+		}
+	case r.interruptedBy == nil:
+		r.interruptedBy = err
+		stop(err)
+	}
+	r.change.Broadcast()
+	r.mu.Unlock()
+	r.progress()
+}
+
+// progress tells the observer the counts.
+func (r *mapRun) progress() {
+	r.mu.Lock()
+	counts := r.counts
+	r.mu.Unlock()
+	r.x.engine.observe(Event{
+		Type: NoteProgress, Child: r.x.child, State: r.state.name, Strand: r.key, MapRun: r.arn, Time: r.x.engine.now(), Counts: &counts,
+	})
+}
