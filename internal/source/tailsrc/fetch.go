@@ -1,0 +1,232 @@
+package tailsrc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// fetchBytes is about how much a fetch returns: little enough to throttle by.
+	fetchBytes = 1 << 20
+	// maxWait is how long brokers may wait for records. They are there already, but may have to come from tiered storage.
+	maxWait = 10 * time.Second
+)
+
+// fetcher reads the committed records of the offsets [pos, to) of a partition, in order.
+type fetcher struct {
+	cl           *kgo.Client
+	decompressor kgo.Decompressor
+	topic        string
+	partition    int32
+	pos, to      int64
+	patience     time.Duration
+
+	id     [16]byte
+	leader int32 // -1: not known
+}
+
+// open finds the topic, which must have the id wantID where that is set.
+func (f *fetcher) open(ctx context.Context, wantID string) error {
+	t, err := describe(ctx, f.cl, f.topic)
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition) && wantID != "":
+		return fmt.Errorf("%w; it was deleted: %w", err, ErrChanged)
+	case err != nil:
+		return err
+	case wantID != "" && idText(t.id) != wantID:
+		return fmt.Errorf("topic %s was deleted and created again, its id is %s and was %s: %w", f.topic, idText(t.id), wantID, ErrChanged)
+	case int(f.partition) >= len(t.leaders):
+		return fmt.Errorf("topic %s has %d partitions, so none numbered %d", f.topic, len(t.leaders), f.partition)
+	}
+	f.id, f.leader = t.id, t.leaders[f.partition]
+	return nil
+}
+
+// next returns the next records, at least one, or none once the position has passed all offsets. Failures that may go away are tried
+// again until there has been no progress for as long as patience.
+func (f *fetcher) next(ctx context.Context) ([]*kgo.Record, error) {
+	began := time.Now()
+	for n := 0; f.pos < f.to; n++ {
+		before := f.pos
+		records, again, err := f.fetch(ctx)
+		switch {
+		case len(records) > 0 && err == nil:
+			return records, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case f.pos > before && err == nil:
+			began, n = time.Now(), -1 // markers and aborted records are progress
+			continue
+		case !again:
+			return nil, err
+		case time.Since(began) > f.patience:
+			return nil, fmt.Errorf("no progress at offset %d for %v: %w", f.pos, f.patience, err)
+		}
+		if err := sleep(ctx, backoff(n)); err != nil {
+			return nil, err
+		}
+		if err := f.open(ctx, idText(f.id)); errors.Is(err, ErrChanged) {
+			return nil, err
+		} // else the next fetch fails as well, or it does not
+	}
+	return nil, nil
+}
+
+// errNothing is an answer without records where there must be some.
+var errNothing = errors.New("the brokers return nothing")
+
+// fetch makes one request and moves pos past what it got. If again is set, trying again may help.
+func (f *fetcher) fetch(ctx context.Context) (records []*kgo.Record, again bool, err error) {
+	if f.leader < 0 {
+		return nil, true, fmt.Errorf("partition %d has no leader", f.partition)
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxWaitMillis = int32(min(maxWait, f.patience).Milliseconds())
+	req.MinBytes = 1
+	req.MaxBytes = fetchBytes
+	req.IsolationLevel = 1 // committed records only
+	req.SessionEpoch = -1  // no session
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic, rt.TopicID = f.topic, f.id
+	rp := kmsg.NewFetchRequestTopicPartition()
+	rp.Partition = f.partition
+	rp.FetchOffset = f.pos
+	rp.PartitionMaxBytes = fetchBytes
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	kresp, err := f.cl.Broker(int(f.leader)).Request(ctx, req)
+	if err != nil {
+		return nil, true, err
+	}
+	resp := kresp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return nil, true, err
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 || resp.Topics[0].Partitions[0].Partition != f.partition {
+		return nil, true, errors.New("the broker answered for other partitions")
+	}
+	part := &resp.Topics[0].Partitions[0]
+	switch err := kerr.ErrorForCode(part.ErrorCode); {
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		again, err := f.outOfRange(ctx)
+		return nil, again, err
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return nil, false, fmt.Errorf("topic %s may not be read: allow Read and Describe on it: %w", f.topic, err)
+	case err != nil:
+		return nil, kerr.IsRetriable(err), err
+	}
+	before := f.pos
+	records, err = f.decode(part)
+	if err == nil && f.pos == before {
+		return nil, true, f.nothing(part)
+	}
+	return records, false, err
+}
+
+// nothing says why an answer may be empty although the range has not been read.
+func (f *fetcher) nothing(part *kmsg.FetchResponseTopicPartition) error {
+	switch {
+	case part.HighWatermark < f.to:
+		// A new leader's high watermark may lag, which is why this is tried again first.
+		return fmt.Errorf("the log ends at offset %d but had offsets up to %d: it was truncated: %w", part.HighWatermark, f.to, ErrChanged)
+	case part.LastStableOffset < f.to:
+		return fmt.Errorf("a transaction is open at offset %d, before the pinned end %d", part.LastStableOffset, f.to)
+	}
+	return errNothing
+}
+
+// outOfRange says what became of the offset at pos, and whether trying again may help.
+func (f *fetcher) outOfRange(ctx context.Context) (again bool, err error) {
+	start, end, err := bounds(ctx, f.cl, f.topic, f.partition)
+	switch {
+	case err != nil:
+		return true, err
+	case start > f.pos:
+		return false, fmt.Errorf("offsets %d-%d were deleted before they could be read, the log now starts at %d: %w", f.pos, min(start, f.to), start, ErrChanged)
+	case end < f.to:
+		return true, fmt.Errorf("the log ends at offset %d but had offsets up to %d: it was truncated: %w", end, f.to, ErrChanged)
+	}
+	return true, kerr.OffsetOutOfRange
+}
+
+// decode walks the batches of a response, one at a time: given several, the library passes over damage after the first.
+func (f *fetcher) decode(part *kmsg.FetchResponseTopicPartition) ([]*kgo.Record, error) {
+	const (
+		lengthAt, lengthEnd = 8, 12
+		magicAt             = 16
+		lastDeltaAt         = 23
+		headerEnd           = 61
+	)
+	aborted := map[int64][]int64{} // first offsets of aborted transactions by producer, ascending
+	for _, a := range part.AbortedTransactions {
+		aborted[a.ProducerID] = append(aborted[a.ProducerID], a.FirstOffset)
+	}
+	for _, firsts := range aborted {
+		slices.Sort(firsts)
+	}
+	var out []*kgo.Record
+	raw := part.RecordBatches
+	for first := true; len(raw) > 0 && f.pos < f.to; first = false {
+		size := int64(lengthEnd)
+		if len(raw) >= lengthEnd {
+			size += int64(int32(binary.BigEndian.Uint32(raw[lengthAt:])))
+		}
+		switch {
+		case int64(len(raw)) < size && !first:
+			return out, nil // brokers cut an answer anywhere but in its first batch
+		case int64(len(raw)) < size || size <= magicAt:
+			return nil, fmt.Errorf("the batch at offset %d is cut off", f.pos)
+		case raw[magicAt] != 2 || size < headerEnd:
+			return nil, fmt.Errorf("the batch at offset %d has message format %d: only that of Kafka 0.11 and later (2) is read", f.pos, raw[magicAt])
+		}
+		batch := raw[:size]
+		raw = raw[size:]
+		base := int64(binary.BigEndian.Uint64(batch))
+		end := base + int64(int32(binary.BigEndian.Uint32(batch[lastDeltaAt:]))) + 1
+		if end <= f.pos {
+			continue
+		}
+		got, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+			KeepControlRecords: true, Offset: f.pos, IsolationLevel: kgo.ReadUncommitted(), Topic: f.topic, Partition: f.partition,
+		}, &kmsg.FetchResponseTopicPartition{Partition: f.partition, RecordBatches: batch}, f.decompressor, nil)
+		if got.Err != nil {
+			return nil, fmt.Errorf("the batch at offset %d: %w", base, got.Err)
+		}
+		if next != end {
+			return nil, fmt.Errorf("the batch at offset %d ends at offset %d by its header and at %d by its records", base, end, next)
+		}
+		for _, r := range got.Records {
+			firsts := aborted[r.ProducerID]
+			switch {
+			case r.Attrs.IsControl():
+				// A marker ends its producer's transaction; if that was aborted, the next one may not be.
+				if abort, err := isAbort(r); err != nil {
+					return nil, err
+				} else if abort && len(firsts) > 0 && firsts[0] <= r.Offset {
+					aborted[r.ProducerID] = firsts[1:]
+				}
+			case r.Attrs.IsTransactional() && len(firsts) > 0 && firsts[0] <= r.Offset:
+			case r.Offset < f.to:
+				out = append(out, r)
+			}
+		}
+		f.pos = min(end, f.to)
+	}
+	return out, nil
+}
+
+func isAbort(r *kgo.Record) (bool, error) {
+	var key kmsg.ControlRecordKey
+	if err := key.ReadFrom(r.Key); err != nil {
+		return false, fmt.Errorf("the marker at offset %d cannot be read: %w", r.Offset, err)
+	}
+	return key.Type == kmsg.ControlRecordKeyTypeAbort, nil
+}
