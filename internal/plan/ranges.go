@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -24,8 +25,13 @@ func (r Range) Contains(o int64) bool { return r.First <= o && o < r.Next }
 // Clip returns what r and c share; it may be empty.
 func (r Range) Clip(c Range) Range { return Range{max(r.First, c.First), min(r.Next, c.Next)} }
 
-// String writes r as "12-40": first offset, and the one after the last.
-func (r Range) String() string { return fmt.Sprintf("%d-%d", r.First, r.Next) }
+// String writes r as "12-40": first offset, and the one after the last. Where the end is not known: "12-".
+func (r Range) String() string {
+	if r.Next == openEnd {
+		return fmt.Sprintf("%d-", r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Next)
+}
 
 // MarshalText writes r as String does.
 func (r Range) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
@@ -40,11 +46,14 @@ func (r *Range) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// ParseRange reads "12-40". Offsets are not negative, and the second is greater than the first.
+// ParseRange reads "12-40", or "12-" without an end. Offsets are not negative, and the second is greater than the first.
 func ParseRange(s string) (Range, error) {
 	a, b, ok := strings.Cut(s, "-")
 	first, err1 := strconv.ParseUint(a, 10, 63)
-	next, err2 := strconv.ParseUint(b, 10, 63)
+	next, err2 := uint64(openEnd), error(nil)
+	if b != "" {
+		next, err2 = strconv.ParseUint(b, 10, 63)
+	}
 	if !ok || err1 != nil || err2 != nil || next <= first {
 		return Range{}, fmt.Errorf("%q is not a range of offsets: write FIRST-NEXT, as 12-40 for the offsets 12 to 39", s)
 	}
@@ -58,15 +67,7 @@ type Ranges []Range
 // RangesOf returns the set of the offsets of rs, which may be in any order, overlap and be empty.
 func RangesOf(rs ...Range) Ranges {
 	rs = slices.Clone(rs)
-	slices.SortFunc(rs, func(a, b Range) int {
-		switch {
-		case a.First < b.First:
-			return -1
-		case a.First > b.First:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(rs, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
 	var out Ranges
 	for _, r := range rs {
 		out = out.add(r)

@@ -1,0 +1,254 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"hindcast/internal/spec"
+)
+
+// Format is the version of the plan's JSON.
+const Format = 1
+
+// Build decides what a run reads. Window is nil for a run over the whole log,
+// which a job with a table cut by key bucket always is.
+//
+// Errors say what the user can do; a [GapError] and a [LatenessError] may come joined.
+func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, error) {
+	if err := checkWindow(s, w, inv); err != nil {
+		return nil, err
+	}
+	logs, err := load(s, inv, opts.NoPrune && w != nil)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{
+		Format: Format, Code: opts.Code, SpecDigest: s.Digest(), Spec: s,
+		Topic: inv.Topic, TopicID: inv.TopicID, AsOf: inv.AsOf, Window: w,
+		ShardRows: cmp.Or(opts.ShardRows, DefaultShardRows), NoPrune: opts.NoPrune, Ignored: inv.Ignored,
+	}
+	if p.ShardRows < 0 {
+		return nil, fmt.Errorf("shards of %d rows: there must be at least one", p.ShardRows)
+	}
+	accepted := acceptable(opts.AcceptGaps)
+	late := &LatenessError{Lateness: s.Source.Event.Lateness, Ahead: s.Source.Event.Ahead}
+	var gaps []Gap
+	var open []int32 // partitions whose later records might matter, with no tail to read them from
+	for _, l := range logs {
+		if len(l.segments) == 0 && l.broker == nil {
+			gaps = p.missing(Gap{Partition: l.partition, Offsets: Range{0, openEnd}}, accepted, gaps)
+			continue
+		}
+		r := l.read(newReach(w, s.Source.Event))
+		if err := l.checkBroker(s, r); err != nil {
+			return nil, err
+		}
+		part := Partition{Partition: l.partition, Tail: r.tail, Broker: l.broker}
+		all := slices.Clone(r.tail)
+		for _, g := range r.missing {
+			before := len(gaps)
+			if gaps = p.missing(g, accepted, gaps); len(gaps) == before {
+				part.Absent = part.Absent.Union(Ranges{g.Offsets})
+			}
+		}
+		for i, kept := range r.kept {
+			if len(kept) == 0 {
+				continue
+			}
+			all = append(all, kept...)
+			use := Use{Segment: l.segments[i]}
+			if kept.Len() < use.Rows {
+				use.Keep = kept
+			}
+			part.Segments = append(part.Segments, use)
+		}
+		part.Read = RangesOf(append(all, part.Absent...)...)
+		p.Partitions = append(p.Partitions, part)
+		if r.needs && l.broker == nil {
+			open = append(open, l.partition)
+		}
+		late.Found = append(late.Found, r.late...)
+		p.Warnings = append(p.Warnings, r.notes...)
+	}
+	for _, c := range late.Found {
+		if c.Ahead {
+			late.NeedAhead = max(late.NeedAhead, c.need(*w))
+		} else {
+			late.NeedLateness = max(late.NeedLateness, c.need(*w))
+		}
+	}
+	if err := refusals(gaps, late); err != nil {
+		return nil, err
+	}
+	if err := p.checkSlots(); err != nil {
+		return nil, err
+	}
+	p.warn(open)
+	return p, nil
+}
+
+// missing records a gap that the user accepts, or else adds it to those that refuse the plan.
+func (p *Plan) missing(g Gap, accepted map[int32]Ranges, gaps []Gap) []Gap {
+	if accepted[g.Partition].ContainsAll(Ranges{g.Offsets}) {
+		p.AcceptedGaps = append(p.AcceptedGaps, g)
+		return gaps
+	}
+	return append(gaps, g)
+}
+
+func acceptable(gaps []Gap) map[int32]Ranges {
+	out := map[int32]Ranges{}
+	for _, g := range gaps {
+		out[g.Partition] = out[g.Partition].Union(Ranges{g.Offsets})
+	}
+	return out
+}
+
+func checkWindow(s *spec.Spec, w *spec.Window, inv Inventory) error {
+	if inv.Topic != s.Source.Topic {
+		return fmt.Errorf("the inventory is of topic %s, the job reads %s", inv.Topic, s.Source.Topic)
+	}
+	if w == nil {
+		return nil
+	}
+	if s.WholeLog() {
+		return errors.New("a table cut by key bucket is computed from the whole log: give no window")
+	}
+	if w.From >= w.To {
+		return fmt.Errorf("the window %s is empty", w)
+	}
+	if inv.AsOf != 0 && w.To > inv.AsOf {
+		return fmt.Errorf("the window %s ends after %s, the instant of the plan: its last events have not happened yet",
+			w, spec.FormatInstant(inv.AsOf))
+	}
+	for _, scheme := range s.Schemes() {
+		ok, err := scheme.Aligned(w.From, w.To)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("the window %s cuts a partition by %s", w, scheme)
+		}
+	}
+	return nil
+}
+
+// load checks the inventory, and covers the log of each topic partition, ascending.
+func load(s *spec.Spec, inv Inventory, noBounds bool) ([]*log, error) {
+	logs := map[int32]*log{}
+	of := func(partition int32) *log {
+		if logs[partition] == nil {
+			logs[partition] = &log{partition: partition}
+		}
+		return logs[partition]
+	}
+	segments := slices.Clone(inv.Segments)
+	sortSegments(segments)
+	keys := make(map[string]bool, len(segments))
+	for _, seg := range segments {
+		if keys[seg.Key] {
+			return nil, fmt.Errorf("segment %s is listed twice", seg.Key)
+		}
+		keys[seg.Key] = true
+		if seg.Captured {
+			return nil, fmt.Errorf("segment %s: what a run captured is no part of a plan", seg.Key)
+		}
+		seg.normalize(noBounds)
+		if err := seg.validate(); err != nil {
+			return nil, err
+		}
+		of(seg.Partition).segments = append(of(seg.Partition).segments, seg)
+	}
+	if !inv.HasTail && len(inv.Tails) > 0 {
+		return nil, errors.New("the inventory has offsets of brokers, but says that there is no tail")
+	}
+	for i, t := range inv.Tails {
+		if t.Partition < 0 || t.Partition > maxPartition || t.Start < 0 || t.End < t.Start {
+			return nil, fmt.Errorf("the brokers' offsets of partition %d, %d to %d, make no sense", t.Partition, t.Start, t.End)
+		}
+		if of(t.Partition).broker != nil {
+			return nil, fmt.Errorf("the brokers' offsets of partition %d are listed twice", t.Partition)
+		}
+		of(t.Partition).broker = &inv.Tails[i]
+	}
+	if len(logs) == 0 {
+		return nil, fmt.Errorf("no segments of topic %s were found in %s: are topic and location right?", s.Source.Topic, s.Source.Segments.Parquet)
+	}
+	// Partitions are numbered from 0: one that is not there was lost, or never had a record.
+	for id := range slices.Max(slices.Collect(maps.Keys(logs))) {
+		of(id)
+	}
+	out := make([]*log, 0, len(logs))
+	for _, id := range slices.Sorted(maps.Keys(logs)) {
+		l := logs[id]
+		if inv.HasTail && l.broker == nil {
+			return nil, fmt.Errorf("there are segments of partition %d or higher, but the brokers have no partition %d: the topic was recreated, or is another",
+				id, id)
+		}
+		l.cover()
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// normalize gives row groups without rows their place, and drops bounds that are not to be trusted. It leaves the caller's groups alone.
+func (s *Segment) normalize(noBounds bool) {
+	s.RowGroups = slices.Clone(s.RowGroups)
+	next := s.First
+	for i := range s.RowGroups {
+		g := &s.RowGroups[i]
+		if g.Rows == 0 {
+			g.First, g.Next = next, next
+		}
+		next = g.Next
+		if noBounds {
+			g.RecordTime, g.EventTime = nil, nil
+		}
+	}
+}
+
+// checkBroker refuses a tail that does not continue the segments.
+func (l *log) checkBroker(s *spec.Spec, r reading) error {
+	switch b := l.broker; {
+	case b == nil && r.needs && s.Source.Tail != nil:
+		return fmt.Errorf("partition %d: events of the window may lie past the last segment, and the brokers were not asked where the log ends", l.partition)
+	case b != nil && b.End < l.end() && (r.needs || len(r.tail) > 0):
+		return fmt.Errorf("partition %d: the brokers' log ends at offset %d, but segments go to %d: "+
+			"the topic was recreated or truncated, a transaction is open, or these are segments of another topic", l.partition, b.End, l.end())
+	}
+	return nil
+}
+
+func (p *Plan) warn(open []int32) {
+	if len(open) > 0 {
+		text := "the job has no tail: of partitions %v, what entered the log after the last segment is not seen"
+		if p.Window != nil {
+			text += ", though events of the window may be among it"
+		}
+		p.Warnings = append(p.Warnings, fmt.Sprintf(text, open))
+	}
+	for _, g := range p.AcceptedGaps {
+		p.Warnings = append(p.Warnings, "accepted: "+g.describe())
+	}
+}
+
+// checkSlots refuses a run over the whole log whose tables cut by time would have unknown partitions.
+func (p *Plan) checkSlots() error {
+	if p.Window != nil || !slices.ContainsFunc(p.Spec.Outputs, spec.Output.ByTime) {
+		return nil
+	}
+	for _, part := range p.Partitions {
+		for _, use := range part.Segments {
+			for i, g := range use.RowGroups {
+				if g.Rows > 0 && g.EventTime == nil {
+					return fmt.Errorf("segment %s, row group %d: its footer does not tell which event times it holds, so that the partitions of a table cut by time are unknown: "+
+						"write that table by a job of its own, which has a window", use.Key, i)
+				}
+			}
+		}
+	}
+	return nil
+}

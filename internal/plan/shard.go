@@ -1,0 +1,323 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+
+	"hindcast/internal/partition"
+	"hindcast/internal/spec"
+	"hindcast/internal/unit"
+)
+
+// maxSlots bounds how many partitions of a table a run replaces: hours of twenty years.
+const maxSlots = 200_000
+
+// Shards divides a run. Captured are the segments that the capture of the
+// plan's tail made; they must tile it. The shards of each scheme own, together with
+// what is skipped, every offset of the read range once.
+func Shards(p *Plan, captured []Segment) ([]Shard, Skipped, error) {
+	captured, err := p.checkCaptured(captured)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.shards(captured)
+}
+
+// piece is the rows of a row group that a run reads.
+type piece struct {
+	partition int32
+	seg       *Segment
+	group     int
+	keep      Ranges // exact
+	rows      int64
+	whole     bool // every row of the group is kept
+	event     *Span
+	timed     bool
+	// Of one scheme: the first and last slot that its events may lie in.
+	first, last int
+}
+
+func (c *piece) bytes() unit.Bytes { return c.seg.RowGroups[c.group].Bytes }
+
+func (p *Plan) shards(captured []Segment) ([]Shard, Skipped, error) {
+	pieces := p.pieces(captured)
+	pieces, skipped := p.skip(pieces, captured)
+	var shards []Shard
+	for _, scheme := range p.Spec.Schemes() {
+		var tables []string
+		for _, o := range p.Spec.Outputs {
+			if o.Scheme == scheme {
+				tables = append(tables, o.Table)
+			}
+		}
+		var of []Shard
+		if scheme.ByTime() {
+			slots, err := p.slots(scheme, pieces)
+			if err != nil {
+				return nil, nil, err
+			}
+			of = cut(pieces, slots, p.ShardRows)
+		} else {
+			of = byPartition(p, pieces)
+		}
+		for _, s := range of {
+			s.ID, s.Tables, s.Scheme = fmt.Sprintf("%05d", len(shards)), tables, scheme
+			shards = append(shards, s)
+		}
+	}
+	return shards, skipped, nil
+}
+
+// checkCaptured sorts captured segments and proves that they tile the plan's tail.
+func (p *Plan) checkCaptured(captured []Segment) ([]Segment, error) {
+	captured = slices.Clone(captured)
+	sortSegments(captured)
+	rest := captured
+	for _, part := range p.Partitions {
+		for _, want := range part.Tail {
+			for at := want.First; at < want.Next; {
+				if len(rest) == 0 || rest[0].Partition != part.Partition || rest[0].First != at || rest[0].Next > want.Next || rest[0].Next <= at {
+					return nil, fmt.Errorf("capture of partition %d, offsets %s: no segment begins at offset %d and ends before %d: the capture is not complete",
+						part.Partition, want, at, want.Next)
+				}
+				at, rest = rest[0].Next, rest[1:]
+			}
+		}
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("captured segment %s (partition %d, offsets %d-%d) is no part of the plan's tail",
+			rest[0].Key, rest[0].Partition, rest[0].First, rest[0].Next)
+	}
+	for i := range captured {
+		s := &captured[i]
+		if !s.Captured {
+			return nil, fmt.Errorf("segment %s was not captured by the run", s.Key)
+		}
+		s.normalize(p.NoPrune && p.Window != nil)
+		if err := s.validate(); err != nil {
+			return nil, err
+		}
+	}
+	return captured, nil
+}
+
+// pieces lists what is read, by topic partition, then first offset.
+func (p *Plan) pieces(captured []Segment) []piece {
+	var out []piece
+	for i := range p.Partitions {
+		part := &p.Partitions[i]
+		from := len(out)
+		for j := range part.Segments {
+			use := &part.Segments[j]
+			out = use.pieces(use.Keep, out)
+		}
+		for ; len(captured) > 0 && captured[0].Partition == part.Partition; captured = captured[1:] {
+			out = captured[0].pieces(nil, out)
+		}
+		slices.SortStableFunc(out[from:], func(a, b piece) int {
+			return cmp.Or(cmp.Compare(a.seg.First, b.seg.First), cmp.Compare(a.seg.Next, b.seg.Next), cmp.Compare(a.seg.Key, b.seg.Key))
+		})
+	}
+	return out
+}
+
+func (s *Segment) pieces(keep Ranges, out []piece) []piece {
+	if keep == nil {
+		keep = s.offsets()
+	}
+	for i, g := range s.RowGroups {
+		k := keep.Clip(Range{g.First, g.Next})
+		if n := k.Len(); n > 0 {
+			out = append(out, piece{partition: s.Partition, seg: s, group: i, keep: k, rows: n, whole: n == g.Rows, event: g.EventTime, timed: g.Timed})
+		}
+	}
+	return out
+}
+
+// skip takes out the pieces whose bounds prove that no row lies in the window, and lists all that no shard reads.
+func (p *Plan) skip(pieces []piece, captured []Segment) ([]piece, Skipped) {
+	var out Skipped
+	read := make([]piece, 0, len(pieces))
+	for _, part := range p.Partitions {
+		pruned := [2]Skip{} // of segments, of the tail; their offsets as they come
+		for ; len(pieces) > 0 && pieces[0].partition == part.Partition; pieces = pieces[1:] {
+			c := &pieces[0]
+			outside := p.Window != nil && c.event != nil && c.timed && (c.event.Max < p.Window.From || c.event.Min >= p.Window.To)
+			if !outside {
+				read = append(read, *c)
+				continue
+			}
+			of := &pruned[0]
+			if c.seg.Captured {
+				of = &pruned[1]
+			}
+			of.Offsets, of.Bytes = append(of.Offsets, c.keep...), of.Bytes+c.bytes()
+		}
+		for i, s := range pruned {
+			if len(s.Offsets) > 0 {
+				out = append(out, Skip{Partition: part.Partition, Captured: i == 1, Reason: Pruned, Offsets: RangesOf(s.Offsets...), Bytes: s.Bytes})
+			}
+		}
+		var has []Range
+		for ; len(captured) > 0 && captured[0].Partition == part.Partition; captured = captured[1:] {
+			has = append(has, captured[0].offsets()...)
+		}
+		if empty := part.Tail.Minus(RangesOf(has...)); len(empty) > 0 {
+			out = append(out, Skip{Partition: part.Partition, Captured: true, Reason: NoData, Offsets: empty})
+		}
+		if len(part.Absent) > 0 {
+			out = append(out, Skip{Partition: part.Partition, Reason: Absent, Offsets: part.Absent})
+		}
+	}
+	return read, out
+}
+
+// slots returns the partitions of a table that a run replaces: those of the window; without one, those from the first event to the last.
+func (p *Plan) slots(scheme partition.Scheme, pieces []piece) ([]partition.Slot, error) {
+	w := p.Window
+	var first, last *piece
+	if w == nil {
+		for i := range pieces {
+			c := &pieces[i]
+			if c.event == nil {
+				continue // captured: none of its rows has a time
+			}
+			if first == nil || c.event.Min < first.event.Min {
+				first = c
+			}
+			if last == nil || c.event.Max > last.event.Max {
+				last = c
+			}
+		}
+		if first == nil {
+			return nil, nil
+		}
+		w = &spec.Window{From: first.event.Min, To: last.event.Max + 1}
+	}
+	// A cheap guess first: a stray time may span millions of hours.
+	length := map[partition.Unit]spec.Duration{partition.Hour: spec.Hour, partition.Day: spec.Day, partition.Month: 28 * spec.Day}[scheme.Unit]
+	if w.To/int64(length)-w.From/int64(length) > maxSlots {
+		err := fmt.Errorf("the window %s has more than %d partitions by %s", w, maxSlots, scheme.Unit)
+		if first != nil {
+			err = fmt.Errorf("%w: the first event is in segment %s, offsets %s, the last in %s, offsets %s",
+				err, first.seg.Key, first.keep.Hull(), last.seg.Key, last.keep.Hull())
+		}
+		return nil, err
+	}
+	return scheme.Slots(w.From, w.To)
+}
+
+// cut groups contiguous slots into shards of about rows rows. A shard reads each piece that may hold events of its slots.
+func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
+	if len(slots) == 0 {
+		if len(pieces) == 0 {
+			return nil
+		}
+		return []Shard{newShard(nil, nil, pieces, func(*piece) bool { return true })}
+	}
+	// begin and end are the rows of the pieces whose first slot, and whose last slot, is that one.
+	begin, end := make([]int64, len(slots)), make([]int64, len(slots))
+	for i := range pieces {
+		c := &pieces[i]
+		c.first, c.last = span(c.event, c.timed, slots)
+		begin[c.first] += c.rows
+		end[c.last] += c.rows
+	}
+	var starts []int // the first slot of each shard
+	var open, size int64
+	for i := range slots {
+		open += begin[i] // rows that may be in slot i
+		if size += begin[i]; i == 0 || size > rows {
+			starts, size = append(starts, i), open
+		}
+		open -= end[i]
+	}
+	shardOf := func(slot int) int {
+		return sort.Search(len(starts), func(i int) bool { return starts[i] > slot }) - 1
+	}
+	shards := make([][]piece, len(starts))
+	for _, c := range pieces {
+		for i := shardOf(c.first); i <= shardOf(c.last); i++ {
+			shards[i] = append(shards[i], c)
+		}
+	}
+	out := make([]Shard, len(starts))
+	for i, start := range starts {
+		next := len(slots)
+		if i+1 < len(starts) {
+			next = starts[i+1]
+		}
+		out[i] = newShard(slots[start:next], nil, shards[i], func(c *piece) bool { return c.first >= start })
+	}
+	return out
+}
+
+// span returns the first and the last slot that events of such bounds may lie in. Where there is
+// none, rows without a time have nevertheless to be read by someone: that is the first slot's shard.
+func span(event *Span, timed bool, slots []partition.Slot) (first, last int) {
+	if event == nil {
+		return 0, len(slots) - 1
+	}
+	first = sort.Search(len(slots), func(i int) bool { return slots[i].To > event.Min })
+	last = sort.Search(len(slots), func(i int) bool { return slots[i].From > event.Max }) - 1
+	if first > last {
+		return 0, 0
+	}
+	return first, last
+}
+
+// byPartition makes one shard of each topic partition.
+func byPartition(p *Plan, pieces []piece) []Shard {
+	var out []Shard
+	for i := range p.Partitions {
+		id := p.Partitions[i].Partition
+		n := sort.Search(len(pieces), func(i int) bool { return pieces[i].partition > id })
+		out = append(out, newShard(nil, &id, pieces[:n], func(*piece) bool { return true }))
+		pieces = pieces[n:]
+	}
+	return out
+}
+
+// newShard makes a shard that reads pieces, which are in order. It owns those that owned says, each of which no other shard of its scheme owns.
+func newShard(slots []partition.Slot, topicPartition *int32, pieces []piece, owned func(*piece) bool) Shard {
+	s := Shard{Slots: slots, TopicPartition: topicPartition, Inputs: []Input{}}
+	for len(pieces) > 0 {
+		seg := pieces[0].seg
+		in := Input{Partition: seg.Partition, Segment: seg.Key, ETag: seg.ETag, Size: seg.Size, Captured: seg.Captured}
+		whole := true
+		var keep Ranges
+		for ; len(pieces) > 0 && pieces[0].seg == seg; pieces = pieces[1:] {
+			c := &pieces[0]
+			in.RowGroups = append(in.RowGroups, c.group)
+			in.Rows += c.rows
+			keep = keep.Union(c.keep)
+			whole = whole && c.whole
+			if owned(c) {
+				in.Owned = in.Owned.Union(c.keep)
+			}
+			s.Bytes += c.bytes()
+		}
+		if !whole {
+			in.Keep = keep
+		}
+		s.Rows += in.Rows
+		s.Inputs = append(s.Inputs, in)
+	}
+	return s
+}
+
+// Owned returns, by topic partition, the offsets that the shard accounts for; see [Input].
+func (s *Shard) Owned() map[int32]Ranges {
+	out := map[int32]Ranges{}
+	for _, in := range s.Inputs {
+		out[in.Partition] = out[in.Partition].Union(in.Owned)
+	}
+	return out
+}
+
+// Offsets returns those of the read range that lie in segments of the source, and those that come from the tail.
+func (p *Partition) Offsets() (segments, tail Ranges) {
+	return p.Read.Minus(p.Tail).Minus(p.Absent), p.Tail
+}

@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"math"
+
+	"hindcast/internal/unit"
+)
+
+// Summary is what a plan comes to. Of the tail it knows offsets, not yet what
+// they hold: its share in shards and amplification is an estimate.
+type Summary struct {
+	Segments  int        `json:"segments"`   // that are read
+	RowGroups int        `json:"row_groups"` // of these segments
+	Rows      int64      `json:"rows"`       // of segments, in the read ranges
+	Bytes     unit.Bytes `json:"bytes"`
+	// TailRecords is how many offsets are captured: at most so many records.
+	TailRecords int64 `json:"tail_records"`
+	// Pruned rows lie in the read ranges, but provably outside the window: they are not read.
+	PrunedRows  int64      `json:"pruned_rows"`
+	PrunedBytes unit.Bytes `json:"pruned_bytes"`
+	Shards      int        `json:"shards"`
+	Slots       int        `json:"slots"` // partitions that are replaced, of all tables
+	// ReadRows and ReadBytes are what all shards read, the same row group as often as it is read. They include the tail.
+	ReadRows  int64      `json:"read_rows"`
+	ReadBytes unit.Bytes `json:"read_bytes"`
+	// Amplification is how often a row is read, on average of those that are.
+	Amplification float64            `json:"amplification"`
+	Partitions    []PartitionSummary `json:"partitions"`
+}
+
+// PartitionSummary is the part of one topic partition.
+type PartitionSummary struct {
+	Partition int32  `json:"partition"`
+	Read      Ranges `json:"read"`
+	Segments  int    `json:"segments"`
+	Rows      int64  `json:"rows"`
+	Tail      Ranges `json:"tail,omitempty"`
+	// RecordTime bounds the record times of the row groups that are in the read range; nil where one is unknown.
+	RecordTime *Span `json:"record_time,omitempty"`
+}
+
+// Summary adds the plan up.
+func (p *Plan) Summary() (Summary, error) {
+	var s Summary
+	for i := range p.Partitions {
+		part := &p.Partitions[i]
+		ps := PartitionSummary{Partition: part.Partition, Read: part.Read, Segments: len(part.Segments), Tail: part.Tail}
+		for j := range part.Segments {
+			use := &part.Segments[j]
+			for _, c := range use.pieces(use.Keep, nil) {
+				s.RowGroups++
+				s.Bytes += c.bytes()
+				ps.Rows += c.rows
+				if t := use.RowGroups[c.group].RecordTime; ps.Rows == c.rows {
+					ps.RecordTime = t
+				} else {
+					ps.RecordTime = hull(ps.RecordTime, t)
+				}
+			}
+		}
+		s.Segments += ps.Segments
+		s.Rows += ps.Rows
+		s.TailRecords += part.Tail.Len()
+		s.Partitions = append(s.Partitions, ps)
+	}
+	shards, skipped, err := p.shards(p.expectTail(s))
+	if err != nil {
+		return Summary{}, err
+	}
+	for _, k := range skipped {
+		if k.Reason == Pruned {
+			s.PrunedRows, s.PrunedBytes = s.PrunedRows+k.Offsets.Len(), s.PrunedBytes+k.Bytes
+		}
+	}
+	s.Shards = len(shards)
+	for _, sh := range shards {
+		s.Slots += len(sh.Slots) * len(sh.Tables)
+		s.ReadRows, s.ReadBytes = s.ReadRows+sh.Rows, s.ReadBytes+sh.Bytes
+	}
+	if once := s.Rows + s.TailRecords - s.PrunedRows; once > 0 {
+		s.Amplification = float64(s.ReadRows) / float64(once)
+	}
+	return s, nil
+}
+
+// expectTail describes the captured segments that are likely: one for each range
+// of the tail, of records as large as the segments' are, whose events happened between the last ones known, less the
+// lateness, and the instant of the plan.
+func (p *Plan) expectTail(s Summary) []Segment {
+	perRow := 0.0
+	if s.Rows > 0 {
+		perRow = float64(s.Bytes) / float64(s.Rows)
+	}
+	var out []Segment
+	for i, part := range p.Partitions {
+		var event *Span
+		if t := s.Partitions[i].RecordTime; t != nil && p.AsOf != 0 {
+			e := p.Spec.Source.Event
+			event = &Span{t.Max - int64(e.Lateness), max(t.Max, p.AsOf) + int64(e.Ahead)}
+		}
+		for _, r := range part.Tail {
+			size := unit.Bytes(math.Round(perRow * float64(r.Len())))
+			out = append(out, Segment{
+				Partition: part.Partition, First: r.First, Next: r.Next, Rows: r.Len(), Size: size, Captured: true,
+				RowGroups: []RowGroup{{Rows: r.Len(), Bytes: size, First: r.First, Next: r.Next, EventTime: event}},
+			})
+		}
+	}
+	return out
+}
