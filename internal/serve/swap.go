@@ -196,7 +196,7 @@ func (d *Dataset) probe(ctx context.Context) error {
 		return nil
 	}
 	if err := blob.Probe(ctx, d.store, "probe"); err != nil {
-		return fmt.Errorf("the pointer cannot be moved safely: %w", err)
+		return err
 	}
 	d.proven.Store(true)
 	return nil
