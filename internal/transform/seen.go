@@ -16,7 +16,8 @@ import (
 type seen struct {
 	entries []seenEntry
 	ids     []byte
-	index   []uint32 // open addressing: 1 + entry, or 0
+	// index is open addressing: 0, or the high half of the hash and below it 1 + the entry. So most probes touch nothing else.
+	index []uint64
 }
 
 type seenEntry struct {
@@ -29,11 +30,12 @@ type seenEntry struct {
 }
 
 func newSeen(rows int64) *seen {
-	size := 1 << 10
-	for int64(size) < 2*rows && size < 1<<24 {
+	rows = min(max(rows, 1<<9), 1<<23) // a hint, which may be wrong
+	size := 1
+	for int64(size) < 2*rows {
 		size *= 2
 	}
-	return &seen{index: make([]uint32, size)}
+	return &seen{index: make([]uint64, size), entries: make([]seenEntry, 0, rows)}
 }
 
 func (s *seen) id(e *seenEntry) []byte { return s.ids[e.id : e.id+int(e.idLen)] }
@@ -44,28 +46,32 @@ func (s *seen) add(id []byte, at Position, c content) *seenEntry {
 	mask := uint64(len(s.index) - 1)
 	slot := hash & mask
 	for ; s.index[slot] != 0; slot = (slot + 1) & mask {
-		if e := &s.entries[s.index[slot]-1]; e.hash == hash && bytes.Equal(s.id(e), id) {
+		if s.index[slot]>>32 != hash>>32 {
+			continue
+		}
+		if e := &s.entries[uint32(s.index[slot])-1]; e.hash == hash && bytes.Equal(s.id(e), id) {
 			return e
 		}
 	}
 	s.entries = append(s.entries, seenEntry{hash: hash, id: len(s.ids), idLen: uint32(len(id)), part: at.Partition, offset: at.Offset, content: c})
 	s.ids = append(s.ids, id...)
-	s.index[slot] = uint32(len(s.entries))
-	if len(s.entries)*3 > len(s.index)*2 {
+	s.index[slot] = hash>>32<<32 | uint64(len(s.entries))
+	if len(s.entries)*2 > len(s.index) {
 		s.grow()
 	}
 	return nil
 }
 
 func (s *seen) grow() {
-	s.index = make([]uint32, 2*len(s.index))
+	s.index = make([]uint64, 2*len(s.index))
 	mask := uint64(len(s.index) - 1)
 	for i := range s.entries {
-		slot := s.entries[i].hash & mask
+		hash := s.entries[i].hash
+		slot := hash & mask
 		for s.index[slot] != 0 {
 			slot = (slot + 1) & mask
 		}
-		s.index[slot] = uint32(i + 1)
+		s.index[slot] = hash>>32<<32 | uint64(i+1)
 	}
 }
 
