@@ -2,9 +2,9 @@ package table
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -14,7 +14,7 @@ import (
 	"hindcast/internal/record"
 )
 
-// Format is how [Cat] writes rows.
+// OutputFormat is how [Cat] writes rows.
 type OutputFormat string
 
 // The formats.
@@ -81,11 +81,11 @@ func catJSON(ctx context.Context, s *Snapshot, name string, columns record.Schem
 	out := bufio.NewWriterSize(w, 64<<10)
 	names := make([][]byte, len(columns))
 	for i, f := range columns {
-		key, err := json.Marshal(f.Name)
+		key, err := encode(f.Name)
 		if err != nil {
 			return err
 		}
-		names[i] = append(key, ':')
+		names[i] = append(bytes.TrimSuffix(key, []byte("\n")), ':')
 	}
 	var line []byte
 	err := s.Scan(ctx, name, func(b *record.Batch) error {
@@ -131,8 +131,8 @@ func appendJSON(b []byte, c *record.Column, i int) ([]byte, error) {
 		if !utf8.Valid(v) {
 			return b, fmt.Errorf("%q is not UTF-8, which JSON cannot hold: use csv or parquet", v)
 		}
-		text, err := json.Marshal(string(v))
-		return append(b, text...), err
+		text, err := encode(string(v))
+		return append(b, bytes.TrimSuffix(text, []byte("\n"))...), err
 	}
 	return appendText(b, c, i), nil
 }

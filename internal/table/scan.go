@@ -117,7 +117,7 @@ func openFile(ctx context.Context, store blob.Store, s Schema, partition string,
 			return nil, err
 		}
 	}
-	data, done, err := download(ctx, store, f)
+	data, done, err := download(ctx, store, f, maxMemory)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,8 @@ func openFile(ctx context.Context, store blob.Store, s Schema, partition string,
 	return r, nil
 }
 
-// download fetches a file and proves that it is the one that was written. Done releases it.
-func download(ctx context.Context, store blob.Store, f File) (_ io.ReaderAt, done func(), err error) {
+// download fetches a file, up to so many bytes into memory, and proves that it is the one that was written. Done releases it.
+func download(ctx context.Context, store blob.Store, f File, memory int64) (_ io.ReaderAt, done func(), err error) {
 	o, err := store.Get(ctx, f.Path, blob.GetOptions{})
 	if err != nil {
 		return nil, nil, err
@@ -147,7 +147,7 @@ func download(ctx context.Context, store blob.Store, f File) (_ io.ReaderAt, don
 	sum := sha256.New()
 	var data io.ReaderAt
 	done = func() {}
-	if o.Size <= maxMemory {
+	if o.Size <= memory {
 		var buf bytes.Buffer
 		buf.Grow(int(o.Size))
 		_, err = io.Copy(io.MultiWriter(&buf, sum), o.Body)
