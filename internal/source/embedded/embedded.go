@@ -9,7 +9,6 @@
 package embedded
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -20,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -30,6 +30,9 @@ type Broker struct {
 	cluster *kfake.Cluster
 	dir     string
 	addrs   []string
+
+	close    sync.Once
+	closeErr error
 }
 
 // Start runs a broker with the records of file in topic. The file has one JSON object a line,
@@ -82,11 +85,16 @@ func (b *Broker) Addrs() []string { return b.addrs }
 
 // Close stops the broker and removes what it stored. Closing again does nothing.
 func (b *Broker) Close() error {
-	b.cluster.Close()
-	if err := os.RemoveAll(b.dir); err != nil {
-		return fmt.Errorf("stop the embedded broker: %w", err)
-	}
-	return nil
+	b.close.Do(func() {
+		// When it closes, the cluster would store what it holds, and wait for the disk a dozen times. A file in the folder's
+		// place keeps it from that.
+		err := errors.Join(os.RemoveAll(b.dir), os.WriteFile(b.dir, nil, 0o600))
+		b.cluster.Close()
+		if err := errors.Join(err, os.RemoveAll(b.dir)); err != nil {
+			b.closeErr = fmt.Errorf("stop the embedded broker: %w", err)
+		}
+	})
+	return b.closeErr
 }
 
 func readFile(file string) ([]byte, error) {
@@ -127,32 +135,25 @@ type partitionLog struct {
 
 func (l *partitionLog) next() int64 { return l.first + int64(len(l.entries)) }
 
-const (
-	maxLine       = 16 << 20
-	maxPartitions = 1000
-)
+const maxPartitions = 1000
 
 // parse returns the logs by partition.
 func parse(raw []byte) ([]partitionLog, error) {
 	var logs []partitionLog
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	lines.Buffer(nil, maxLine)
-	n := 0
-	for lines.Scan() {
-		n++
+	in := json.NewDecoder(bytes.NewReader(raw))
+	in.DisallowUnknownFields()
+	for n := 1; ; n++ {
 		var e entry
-		in := json.NewDecoder(bytes.NewReader(lines.Bytes()))
-		in.DisallowUnknownFields()
-		if err := in.Decode(&e); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err := in.Decode(&e); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("record %d: %w", n, err)
 		}
 		switch {
-		case in.InputOffset() != int64(len(lines.Bytes())):
-			return nil, fmt.Errorf("line %d: more than one object", n)
 		case e.Partition == nil || e.Offset == nil || e.Timestamp == nil:
-			return nil, fmt.Errorf("line %d: partition, offset and timestamp are needed", n)
+			return nil, fmt.Errorf("record %d: partition, offset and timestamp are needed", n)
 		case *e.Partition < 0 || *e.Partition >= maxPartitions || *e.Offset < 0:
-			return nil, fmt.Errorf("line %d: partition %d, offset %d", n, *e.Partition, *e.Offset)
+			return nil, fmt.Errorf("record %d: there is no partition %d, offset %d", n, *e.Partition, *e.Offset)
 		}
 		p := int(*e.Partition)
 		for len(logs) <= p {
@@ -163,12 +164,9 @@ func parse(raw []byte) ([]partitionLog, error) {
 			log.first = *e.Offset
 		}
 		if *e.Offset != log.next() {
-			return nil, fmt.Errorf("line %d: partition %d has offset %d after %d: the file must have every offset, in order", n, p, *e.Offset, log.next()-1)
+			return nil, fmt.Errorf("record %d: partition %d has offset %d after %d: every offset must be there, in order", n, p, *e.Offset, log.next()-1)
 		}
 		log.entries = append(log.entries, e)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("line %d: %w", n+1, err)
 	}
 	if len(logs) == 0 {
 		return nil, errors.New("no records")

@@ -139,7 +139,6 @@ func TestRefuses(t *testing.T) {
 	for name, lines := range map[string][]string{
 		"no records":             nil,
 		"not JSON":               {"offset 3"},
-		"two objects in a line":  {fine + fine},
 		"an unknown member":      {`{"partition":0,"offset":3,"timestamp":5,"headers":[]}`},
 		"no offset":              {`{"partition":0,"timestamp":5}`},
 		"a negative partition":   {`{"partition":-1,"offset":3,"timestamp":5}`},

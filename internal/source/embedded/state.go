@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -39,14 +38,10 @@ func writeState(dir, topic string, id [16]byte, logs []partitionLog) error {
 	if err != nil {
 		return err
 	}
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return err
-	}
 	for p, log := range logs {
 		var data []byte
 		for at := 0; at < len(log.entries); at += batchRecords {
-			data = appendBatch(data, z, log.entries[at:min(len(log.entries), at+batchRecords)])
+			data = appendBatch(data, log.entries[at:min(len(log.entries), at+batchRecords)])
 		}
 		folder := filepath.Join(dir, "partitions", fmt.Sprintf("%s-%d", url.PathEscape(topic), p))
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -68,18 +63,17 @@ func writeJSON(file string, v any) error {
 }
 
 // appendBatch appends the entries as one record batch of format 2.
-func appendBatch(out []byte, z *zstd.Encoder, entries []entry) []byte {
+func appendBatch(out []byte, entries []entry) []byte {
 	const (
 		lengthAt = 12 // what comes after the length field
 		crcAt    = 17
 		crcFrom  = 21
-		zstdBits = 4
 	)
 	b := kmsg.RecordBatch{
-		FirstOffset: *entries[0].Offset, Magic: 2, Attributes: zstdBits, LastOffsetDelta: int32(len(entries) - 1), NumRecords: int32(len(entries)),
+		FirstOffset: *entries[0].Offset, Magic: 2, LastOffsetDelta: int32(len(entries) - 1), NumRecords: int32(len(entries)),
 		FirstTimestamp: *entries[0].Timestamp, MaxTimestamp: *entries[0].Timestamp, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1,
 	}
-	var records []byte
+	var scratch []byte
 	for i, e := range entries {
 		r := kmsg.Record{OffsetDelta: int32(i), TimestampDelta64: *e.Timestamp - b.FirstTimestamp}
 		if e.Key != nil {
@@ -88,11 +82,11 @@ func appendBatch(out []byte, z *zstd.Encoder, entries []entry) []byte {
 		if len(e.Value) > 0 && string(e.Value) != "null" {
 			r.Value = e.Value
 		}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // a length of 0 takes one byte
-		records = r.AppendTo(records)
+		scratch = r.AppendTo(scratch[:0])
+		r.Length = int32(len(scratch) - 1) // a length of 0 takes one byte
+		b.Records = r.AppendTo(b.Records)
 		b.MaxTimestamp = max(b.MaxTimestamp, *e.Timestamp)
 	}
-	b.Records = z.EncodeAll(records, nil)
 	start := len(out)
 	out = b.AppendTo(out)
 	batch := out[start:]

@@ -46,7 +46,11 @@ func members(raw []byte, fn func(name string, value []byte) error) error {
 // scanner takes values off a text that is known to be valid JSON.
 type scanner struct{ rest []byte }
 
-func (s *scanner) space() { s.rest = bytes.TrimLeft(s.rest, " \t\r\n") }
+func (s *scanner) space() {
+	for s.rest[0] == ' ' || s.rest[0] == '\n' || s.rest[0] == '\t' || s.rest[0] == '\r' {
+		s.rest = s.rest[1:]
+	}
+}
 
 // value takes the next value.
 func (s *scanner) value() []byte {
