@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"hindcast/internal/parquetfile"
 	"hindcast/internal/testenv"
 )
 
@@ -38,6 +41,7 @@ func TestRetail(t *testing.T) {
 	events := load(t)
 	log := Log(events)
 	t.Run("figures", func(t *testing.T) { figures(t, events, log) })
+	t.Run("segments", func(t *testing.T) { segments(t, log) })
 	t.Run("files", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := Write(dir, log); err != nil {
@@ -56,6 +60,55 @@ func TestRetail(t *testing.T) {
 			}
 		}
 	})
+}
+
+// segments holds the committed segments to the log, value by value: names, order, row groups and columns.
+func segments(t *testing.T, log [Partitions][]Record) {
+	committed := files(t, filepath.Join(testenv.Root(t), "samples", "retail"))
+	for p, records := range log {
+		n := Exported(records)
+		for at := 0; at < n; at += segmentRows {
+			name := fmt.Sprintf("topics/retail.invoice-lines/partition=%d/retail.invoice-lines+%d+%010d.zstd.parquet", p, p, at)
+			data := committed[name]
+			f, err := parquetfile.Open(bytes.NewReader(data), int64(len(data)), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !f.Schema().Equal(Schema()) {
+				t.Fatalf("%s has the columns %v", name, f.Schema())
+			}
+			in := f.Read(parquetfile.ReadOptions{})
+			row := at
+			for {
+				b, err := in.Next()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range b.Len {
+					r := records[row]
+					row++
+					c := b.Columns
+					got := Record{Offset: c[1].Int64s[i], Time: c[2].Int64s[i], Event: &Event{
+						Key: r.Key, EventID: string(c[3].Strings.At(i)), OccurredAt: c[4].Int64s[i], Version: c[5].Int64s[i], Kind: string(c[6].Strings.At(i)),
+						InvoiceNo: string(c[7].Strings.At(i)), StockCode: string(c[8].Strings.At(i)), Description: string(c[9].Strings.At(i)),
+						Quantity: c[10].Int64s[i], PriceMills: c[11].Int64s[i], Country: string(c[13].Strings.At(i)),
+					}}
+					if !c[12].Nulls.Get(i) {
+						got.AccountID = string(c[12].Strings.At(i))
+					}
+					if c[0].Int64s[i] != int64(p) || got.Offset != r.Offset || got.Time != r.Time || *got.Event != *r.Event || c[12].Nulls.Get(i) != (r.AccountID == "") {
+						t.Fatalf("%s, row %d: %+v, want %+v", name, i, *got.Event, *r.Event)
+					}
+				}
+			}
+			if want := min(n, at+segmentRows); row != want {
+				t.Errorf("%s ends before offset %d, want %d", name, row, want)
+			}
+		}
+	}
 }
 
 func figures(t *testing.T, events []Event, log [Partitions][]Record) {
