@@ -96,10 +96,12 @@ func TestHook(t *testing.T) {
 	}
 	absent := blob.Condition{IfAbsent: true}
 	want := []blob.Op{
-		{Verb: blob.VerbPut, Key: "lost", Cond: absent}, {Verb: blob.VerbPut, Key: "lost", Cond: absent, Done: true},
+		{Verb: blob.VerbPut, Key: "lost", Cond: absent},
+		{Verb: blob.VerbPut, Key: "lost", Cond: absent, Done: true},
 		{Verb: blob.VerbPut, Key: "refused"},
 		{Verb: blob.VerbPut, Key: "lost", Cond: absent},
-		{Verb: blob.VerbDelete, Key: "lost"}, {Verb: blob.VerbDelete, Key: "lost", Done: true},
+		{Verb: blob.VerbDelete, Key: "lost"},
+		{Verb: blob.VerbDelete, Key: "lost", Done: true},
 	}
 	if !slices.Equal(ops, want) {
 		t.Errorf("ops are %+v", ops)

@@ -62,7 +62,7 @@ func (l *limited) transfer(ctx context.Context, n int64) error {
 // waitErr tells of a deadline that would pass before it does.
 func waitErr(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		return fmt.Errorf("%w: %s", context.DeadlineExceeded, err)
+		return fmt.Errorf("wait for the request limit: %w (%w)", context.DeadlineExceeded, err)
 	}
 	return fmt.Errorf("wait for the request limit: %w", ctx.Err())
 }

@@ -2,12 +2,10 @@ package blobtest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -30,27 +28,22 @@ func count(full, reduced int) int {
 // padding makes what racing writers swap long enough to be torn.
 const padding = 5000
 
-// state is what racing writers swap: all of a race are equally long.
-type state struct {
-	Generation string
-	Writer     string
-	Padding    string
-}
-
+// stateOf is what racing writers swap: all of a race are equally long, and a mixture of two is none.
 func stateOf(generation, writer, padding int) []byte {
-	b, err := json.Marshal(state{fmt.Sprintf("%06d", generation), fmt.Sprintf("%02d", writer), fmt.Sprintf("%*d", padding, writer)})
-	if err != nil {
-		panic(err) // strings only
-	}
-	return b
+	b := fmt.Appendf(nil, "%06d %02d ", generation, writer)
+	return append(b, bytes.Repeat(b[:9], padding/9)...)
 }
 
-func generationOf(b []byte) (int, error) {
-	var st state
-	if err := json.Unmarshal(b, &st); err != nil {
-		return 0, err
+// generationOf reads a state, and fails if it is torn.
+func generationOf(b []byte, padding int) (generation int, err error) {
+	var writer int
+	if _, err := fmt.Sscanf(string(b[:min(9, len(b))]), "%06d %02d", &generation, &writer); err != nil {
+		return 0, fmt.Errorf("torn read: %w", err)
 	}
-	return strconv.Atoi(st.Generation)
+	if !bytes.Equal(b, stateOf(generation, writer, padding)) {
+		return 0, fmt.Errorf("torn read of generation %d", generation)
+	}
+	return generation, nil
 }
 
 // oneWinner lets all writers swap the same version at once, round after round.
@@ -97,7 +90,7 @@ func oneWinner(t *testing.T, s blob.Store) {
 // noLostUpdate counts up by read and swap: every acknowledged step must be in the sum.
 func noLostUpdate(t *testing.T, s blob.Store) {
 	t.Run("Small", func(t *testing.T) { countUp(t, s, padding, count(20, 3)) })
-	t.Run("Large", func(t *testing.T) { countUp(t, s, 20*padding, count(5, 1)) })
+	t.Run("Large", func(t *testing.T) { countUp(t, s, 20*padding, count(3, 1)) })
 }
 
 func countUp(t *testing.T, s blob.Store, padding, steps int) {
@@ -111,9 +104,9 @@ func countUp(t *testing.T, s blob.Store, padding, steps int) {
 				if err != nil {
 					return err
 				}
-				generation, err := generationOf(b)
+				generation, err := generationOf(b, padding)
 				if err != nil {
-					return fmt.Errorf("torn read: %w", err)
+					return err
 				}
 				_, err = blob.PutBytes(ctx, s, "counter", stateOf(generation+1, w, padding), blob.Condition{IfMatch: info.ETag})
 				if errors.Is(err, blob.ErrPrecondition) {
@@ -137,7 +130,7 @@ func countUp(t *testing.T, s blob.Store, padding, steps int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if generation, err := generationOf(b); err != nil || generation != writers*steps {
+	if generation, err := generationOf(b, padding); err != nil || generation != writers*steps {
 		t.Fatalf("counted %d, %v, want %d", generation, err, writers*steps)
 	}
 }

@@ -17,8 +17,13 @@ import (
 // leads nowhere is an error, since what it stood for would be left out unnoticed.
 func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
 	l := lister{ctx: ctx, root: s.root, prefix: prefix, after: after, limit: limit}
-	// Begin in the folder that the prefix names.
-	if err := l.walk(prefix[:strings.LastIndexByte(prefix, '/')+1]); err != nil {
+	// Begin in the folder that the prefix names, if objects can be there: "../" must not lead out.
+	folder := prefix[:strings.LastIndexByte(prefix, '/')+1]
+	var err error
+	if folder == "" || blob.CheckKey(folder[:len(folder)-1]) == nil {
+		err = l.walk(folder)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", filepath.Join(s.root, prefix), err)
 	}
 	return l.page, nil
@@ -39,9 +44,6 @@ func (l *lister) walk(folder string) error {
 	}
 	if err := l.ctx.Err(); err != nil {
 		return err
-	}
-	if folder != "" && blob.CheckKey(strings.TrimSuffix(folder, "/")) != nil {
-		return nil // no object has such a key, and ".." must not lead out
 	}
 	dir := filepath.Join(l.root, filepath.FromSlash(folder))
 	entries, err := os.ReadDir(dir)

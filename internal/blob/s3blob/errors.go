@@ -20,8 +20,7 @@ import (
 
 // status gives the HTTP status of a refused request, or 0.
 func status(err error) int {
-	var re *smithyhttp.ResponseError
-	if errors.As(err, &re) {
+	if re, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		return re.HTTPStatusCode()
 	}
 	return 0
@@ -30,8 +29,7 @@ func status(err error) int {
 // code gives S3's word for a refusal, or "". Answers to HEAD have no body, so
 // there the SDK makes one up of the status.
 func code(err error) string {
-	var ae smithy.APIError
-	if errors.As(err, &ae) {
+	if ae, ok := errors.AsType[smithy.APIError](err); ok {
 		return ae.ErrorCode()
 	}
 	return ""
@@ -91,9 +89,9 @@ func transient(err error) bool {
 		}
 		return code(err) == "OperationAborted" || retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err) == aws.TrueTernary
 	}
-	var send *smithyhttp.RequestSendError
-	var ne net.Error
-	return errors.As(err, &send) || errors.As(err, &ne) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	_, unsent := errors.AsType[*smithyhttp.RequestSendError](err)
+	_, network := errors.AsType[net.Error](err)
+	return unsent || network || errors.Is(err, io.ErrUnexpectedEOF) ||
 		retry.IsErrorRetryables(retry.DefaultRetryables).IsErrorRetryable(err) == aws.TrueTernary
 }
 
@@ -103,19 +101,16 @@ func describeErr(err error) string {
 	if s := status(err); s != 0 {
 		parts = append(parts, fmt.Sprintf("status %d", s))
 	}
-	var ae smithy.APIError
-	if errors.As(err, &ae) {
+	if ae, ok := errors.AsType[smithy.APIError](err); ok {
 		parts = append(parts, strings.TrimSpace(ae.ErrorCode()+" "+ae.ErrorMessage()))
 	}
-	var re *awshttp.ResponseError
-	if errors.As(err, &re) && re.ServiceRequestID() != "" {
+	if re, ok := errors.AsType[*awshttp.ResponseError](err); ok && re.ServiceRequestID() != "" {
 		parts = append(parts, "request "+re.ServiceRequestID())
 	}
 	if len(parts) > 0 {
 		return strings.Join(parts, ", ")
 	}
-	var oe *smithy.OperationError
-	if errors.As(err, &oe) {
+	if oe, ok := errors.AsType[*smithy.OperationError](err); ok {
 		return oe.Unwrap().Error()
 	}
 	return err.Error()

@@ -45,7 +45,7 @@ func refuse(status int, code string) http.HandlerFunc {
 		w.Header().Set("X-Amz-Request-Id", "R-1")
 		w.WriteHeader(status)
 		if r.Method != http.MethodHead {
-			fmt.Fprintf(w, `<?xml version="1.0"?><Error><Code>%s</Code><Message>so it is</Message></Error>`, code)
+			_, _ = fmt.Fprintf(w, `<?xml version="1.0"?><Error><Code>%s</Code><Message>so it is</Message></Error>`, code)
 		}
 	}
 }
@@ -88,14 +88,14 @@ func TestPutRefusals(t *testing.T) {
 				t.Fatal("no error")
 			}
 			for _, class := range []error{blob.ErrPrecondition, blob.ErrNotFound, blob.ErrTransient} {
-				if errors.Is(err, class) != (class == c.class) {
+				if errors.Is(err, class) != errors.Is(c.class, class) {
 					t.Errorf("%+v: %v", c.cond, err)
 				}
 			}
 			if !strings.HasPrefix(err.Error(), "put s3://bucket/pre fix/a b: ") {
 				t.Errorf("message: %v", err)
 			}
-			if (c.class == nil && c.code != "NoSuchBucket" || c.class == blob.ErrTransient) &&
+			if (c.class == nil && c.code != "NoSuchBucket" || errors.Is(c.class, blob.ErrTransient)) &&
 				(!strings.Contains(err.Error(), c.code) || !strings.Contains(err.Error(), "R-1")) {
 				t.Errorf("neither code nor request in: %v", err)
 			}
@@ -108,7 +108,7 @@ func TestPutRefusals(t *testing.T) {
 
 // A put whose answer is lost may have taken effect.
 func TestLostReply(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		panic(http.ErrAbortHandler) // closes the connection
 	})
@@ -121,7 +121,7 @@ func TestLostReply(t *testing.T) {
 }
 
 func TestBrokenBody(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		w.Header().Set("ETag", `"1"`)
 		_, _ = w.Write([]byte("half"))
@@ -133,7 +133,7 @@ func TestBrokenBody(t *testing.T) {
 
 // A store that gives another object than the one asked for is found out.
 func TestIgnoredIfMatch(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("ETag", `"2"`)
 		_, _ = w.Write([]byte("other"))
 	})
@@ -159,7 +159,7 @@ func TestReadRefusals(t *testing.T) {
 		s := serve(t, refuse(c.status, c.code))
 		_, err := s.Get(t.Context(), "a", blob.GetOptions{})
 		for _, class := range []error{blob.ErrPrecondition, blob.ErrNotFound, blob.ErrTransient} {
-			if errors.Is(err, class) != (class == c.class) {
+			if errors.Is(err, class) != errors.Is(c.class, class) {
 				t.Errorf("%d %s: %v", c.status, c.code, err)
 			}
 		}

@@ -33,9 +33,9 @@ type gateway struct {
 	log       *bytes.Buffer
 }
 
-// startGateway starts a versitygw with an empty bucket and points the SDK's
+// startGateway starts a versitygw with an empty bucket named bucket, and points the SDK's
 // environment at it. The binary is $HINDCAST_VERSITYGW or in the PATH; .ci/servers installs it.
-func startGateway(t *testing.T, bucket string) *gateway {
+func startGateway(t *testing.T) *gateway {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,7 +60,7 @@ func startGateway(t *testing.T, bucket string) *gateway {
 		BaseEndpoint: aws.String("http://" + g.addr), Region: "us-east-1", UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
 	})
-	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
+	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("bucket")}); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -98,7 +98,7 @@ func (g *gateway) kill() {
 }
 
 func TestServerConformance(t *testing.T) {
-	startGateway(t, "bucket")
+	startGateway(t)
 	n := 0
 	blobtest.Run(t, func(t *testing.T) blob.Store {
 		n++
@@ -112,7 +112,7 @@ func TestServerConformance(t *testing.T) {
 
 // At the bucket's root, without a prefix, and through openblob's retrier.
 func TestServerRootAndProbe(t *testing.T) {
-	startGateway(t, "bucket")
+	startGateway(t)
 	s, err := openblob.Open(t.Context(), "s3://bucket")
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestServerRootAndProbe(t *testing.T) {
 }
 
 func TestServerRefusals(t *testing.T) {
-	startGateway(t, "bucket")
+	startGateway(t)
 	open := func(url string) blob.Store {
 		s, err := s3blob.New(t.Context(), url, s3blob.Options{})
 		if err != nil {
@@ -157,7 +157,7 @@ func TestServerRefusals(t *testing.T) {
 
 // A server that is killed and comes back is an outage, which the retrier survives; objects that were acknowledged are there.
 func TestServerRestart(t *testing.T) {
-	g := startGateway(t, "bucket")
+	g := startGateway(t)
 	bare, err := s3blob.New(t.Context(), "s3://bucket/x", s3blob.Options{})
 	if err != nil {
 		t.Fatal(err)
