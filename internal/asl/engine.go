@@ -30,7 +30,7 @@ func (e *Engine) Start(ctx context.Context, m *Machine, name string, input json.
 	if _, err := expr.Decode(input); err != nil {
 		return Result{}, fmt.Errorf("start execution %s: input: %w", name, err)
 	}
-	x, err := e.open(ctx, m, name)
+	x, ctx, err := e.open(ctx, m, name)
 	if err != nil {
 		return Result{}, fmt.Errorf("start execution %s: %w", name, err)
 	}
@@ -47,7 +47,7 @@ func (e *Engine) Start(ctx context.Context, m *Machine, name string, input json.
 // Resume continues an execution from its history, or returns its result if it has ended.
 // Errors are as for [Engine.Start].
 func (e *Engine) Resume(ctx context.Context, m *Machine, name string) (Result, error) {
-	x, err := e.open(ctx, m, name)
+	x, ctx, err := e.open(ctx, m, name)
 	if err != nil {
 		return Result{}, fmt.Errorf("resume execution %s: %w", name, err)
 	}
@@ -58,14 +58,15 @@ func (e *Engine) Resume(ctx context.Context, m *Machine, name string) (Result, e
 	return result, nil
 }
 
-// open opens the history of an execution and reads it.
-func (e *Engine) open(ctx context.Context, m *Machine, name string) (*execution, error) {
+// open opens the history of an execution and reads it. The context that it returns ends
+// with the one given or when the history fails.
+func (e *Engine) open(ctx context.Context, m *Machine, name string) (*execution, context.Context, error) {
 	if !executionName.MatchString(name) {
-		return nil, errors.New("a name has 1 to 80 letters, digits, _, . and -, the first of them no sign")
+		return nil, nil, errors.New("a name has 1 to 80 letters, digits, _, . and -, the first of them no sign")
 	}
 	history, err := e.histories().Open(ctx, HistoryName{Execution: name})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	x := &execution{
 		engine: e, name: name, machine: m,
@@ -78,11 +79,11 @@ func (e *Engine) open(ctx context.Context, m *Machine, name string) (*execution,
 			err = x.remember(ev)
 		}
 		if err != nil {
-			return nil, errors.Join(err, history.Close())
+			return nil, nil, errors.Join(err, history.Close())
 		}
 	}
-	x.rec = newRecorder(ctx, history)
-	return x, nil
+	x.rec, ctx = newRecorder(ctx, history)
+	return x, ctx, nil
 }
 
 func (e *Engine) histories() Histories {

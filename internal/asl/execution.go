@@ -194,6 +194,11 @@ type strand struct {
 	prev int64   // the event that the next one follows
 	vars *variables
 	item map[string]any // the context object's Map, in an iteration
+
+	// path and visits name what happens here independently of the numbers of events, which
+	// depend on what runs at the same time: identifiers and jitter are derived from them.
+	path   string
+	visits map[string]int // of states
 }
 
 // variables are the variables of a scope; inner scopes read those of outer ones.
@@ -242,12 +247,16 @@ func (s *strand) peek() EventType {
 	return s.past[0].Type
 }
 
-// fork returns a new strand that began with the given event.
-func (s *strand) fork(began int64, index int) *strand {
-	key := fmt.Sprintf("%d.%d", began, index)
-	return &strand{x: s.x, key: key, past: s.x.past[key], prev: began, item: s.item,
-		vars: &variables{outer: s.vars, values: map[string]any{}}}
+// fork returns a new strand of an attempt of a state, which began with the given event.
+func (f *frame) fork(began int64, attempt, index int) *strand {
+	key := strandKey(began, index)
+	return &strand{
+		x: f.x, key: key, past: f.x.past[key], prev: began, item: f.item,
+		vars: &variables{outer: f.vars, values: map[string]any{}}, path: fmt.Sprintf("%s.%d.%d", f.id, attempt, index),
+	}
 }
+
+func strandKey(began int64, index int) string { return fmt.Sprintf("%d.%d", began, index) }
 
 // run runs the states of a scope, from where the strand's past ends, and returns the output
 // of the last one.
@@ -255,6 +264,7 @@ func (s *strand) run(ctx context.Context, sc *scope, input json.RawMessage) (jso
 	if s.vars == nil {
 		s.vars = &variables{values: map[string]any{}}
 	}
+	s.visits = map[string]int{}
 	name, data, err := s.skip(sc.startAt, input)
 	for err == nil && name != "" {
 		st, ok := sc.states[name]
@@ -277,6 +287,11 @@ func (s *strand) skip(startAt string, input json.RawMessage) (string, json.RawMe
 	}
 	if last < 0 {
 		return startAt, input, nil
+	}
+	for _, ev := range s.past[:last] {
+		if ev.Type.entered() {
+			s.visits[ev.State]++
+		}
 	}
 	for _, ev := range s.past[:last+1] {
 		if ev.Type.exited() {
@@ -321,7 +336,8 @@ func (s *strand) step(ctx context.Context, st state, raw json.RawMessage) (strin
 	if err != nil {
 		return "", nil, err
 	}
-	f := &frame{strand: s, state: c, entered: entered, attempt: -1}
+	s.visits[c.name]++
+	f := &frame{strand: s, state: c, entered: entered, attempt: -1, id: fmt.Sprintf("%s/%s.%d", s.path, c.name, s.visits[c.name])}
 	if f.raw, err = expr.Decode(entered.Input); err != nil {
 		return "", nil, err
 	}

@@ -52,6 +52,7 @@ type frame struct {
 	*strand
 	state   *common
 	entered Event
+	id      string // names the visit, see strand.path
 	raw     any    // the state's input
 	attempt int    // of a Task: its retries so far; -1: none
 	token   string // of a Task that waits for one

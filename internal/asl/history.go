@@ -108,18 +108,21 @@ type recorder struct {
 	err     error
 	closing bool
 	done    chan struct{}
+	stop    context.CancelCauseFunc // of the context that newRecorder returned
 }
 
 var errRecorderClosed = errors.New("history is closed")
 
-// newRecorder starts the writer of h; close ends it.
-func newRecorder(ctx context.Context, h History) *recorder {
+// newRecorder starts the writer of h; close ends it. The context that it returns is
+// cancelled when the history fails: without it nothing may go on.
+func newRecorder(ctx context.Context, h History) (*recorder, context.Context) {
 	r := &recorder{history: h, done: make(chan struct{})}
 	r.change.L = &r.mu
+	ctx, r.stop = context.WithCancelCause(ctx)
 	// What was taken is written even if the run is interrupted: the shorter the queue that
 	// is lost, the less is done again.
 	go r.write(context.WithoutCancel(ctx))
-	return r
+	return r, ctx
 }
 
 func (r *recorder) write(ctx context.Context) {
@@ -139,7 +142,8 @@ func (r *recorder) write(ctx context.Context) {
 		err := r.history.Append(ctx, group)
 		r.mu.Lock()
 		if err != nil {
-			r.err = err
+			r.err = fmt.Errorf("write the history: %w", err)
+			r.stop(r.err)
 		} else {
 			r.durable += int64(len(group))
 		}
@@ -186,5 +190,6 @@ func (r *recorder) close() error {
 	r.change.Broadcast()
 	r.mu.Unlock()
 	<-r.done
+	r.stop(nil)
 	return errors.Join(r.err, r.history.Close())
 }

@@ -145,7 +145,7 @@ func (st *mapState) run(ctx context.Context, f *frame) (exit, error) {
 		}
 	}
 	var follows int64
-	result, err := f.attempts(ctx, &st.policy, MapStateFailed, func(int) (any, bool, error) {
+	result, err := f.attempts(ctx, &st.policy, MapStateFailed, func(attempt int) (any, bool, error) {
 		n := len(items)
 		began, err := f.emit(Event{Type: MapStateStarted, State: f.state.name, Length: &n})
 		if err != nil {
@@ -157,9 +157,9 @@ func (st *mapState) run(ctx context.Context, f *frame) (exit, error) {
 		var result any
 		inside := true
 		if st.distributed {
-			result, inside, err = st.runDistributed(ctx, f, began, input, items, limit)
+			result, inside, err = st.runDistributed(ctx, f, began, attempt, input, items, limit)
 		} else {
-			result, err = st.runInline(ctx, f, began, input, items, limit)
+			result, err = st.runInline(ctx, f, began, attempt, input, items, limit)
 		}
 		if err != nil {
 			return nil, inside, err
@@ -239,7 +239,9 @@ func (st *mapState) selected(f *frame, input any, i int, item any) (any, error) 
 	return view.fill(st.selector, input)
 }
 
-func (st *mapState) runInline(ctx context.Context, f *frame, began Event, input any, items []any, limit int) (any, error) {
+func (st *mapState) runInline(
+	ctx context.Context, f *frame, began Event, attempt int, input any, items []any, limit int,
+) (any, error) {
 	inputs := make([]json.RawMessage, len(items))
 	for i, item := range items {
 		v, err := st.selected(f, input, i, item)
@@ -251,8 +253,8 @@ func (st *mapState) runInline(ctx context.Context, f *frame, began Event, input 
 		}
 	}
 	g := group{
-		frame: f, began: began.ID, n: len(items), limit: limit, started: MapIterationStarted,
-		succeeded: MapIterationSucceeded, failed: MapIterationFailed, aborted: MapIterationAborted,
+		frame: f, began: began.ID, attempt: attempt, n: len(items), limit: limit,
+		started: MapIterationStarted, succeeded: MapIterationSucceeded, failed: MapIterationFailed, aborted: MapIterationAborted,
 	}
 	outputs, err := g.run(ctx, func(ctx context.Context, s *strand, i int) (json.RawMessage, error) {
 		s.item = entry(i, items[i])

@@ -45,7 +45,7 @@ type child struct {
 
 // runDistributed makes one attempt; inside is as for attempts.
 func (st *mapState) runDistributed(
-	ctx context.Context, f *frame, began Event, input any, items []any, limit int,
+	ctx context.Context, f *frame, began Event, attempt int, input any, items []any, limit int,
 ) (result any, inside bool, err error) {
 	r := &mapRun{frame: f, st: st, limit: limit}
 	r.change.L = &r.mu
@@ -53,10 +53,14 @@ func (st *mapState) runDistributed(
 	if err != nil {
 		return nil, false, err
 	}
-	r.id = expr.UUID(f.x.engine.random("maprun", f.x.arn, f.key, began.ID).Uint64)
+	r.id = expr.UUID(f.x.engine.random("maprun", f.x.arn, f.id, attempt).Uint64)
 	r.arn = arn("mapRun", fmt.Sprintf("%s/%s:%s", f.x.machine.Name, st.label, r.id))
 	r.name = HistoryName{f.x.name, fmt.Sprintf("%s%s-%d", f.x.level, st.label, began.ID)}
 	if _, err := f.emit(Event{Type: MapRunStarted, State: f.state.name, MapRun: r.arn}); err != nil {
+		return nil, false, err
+	}
+	// The children's history must not be ahead of this one, which says that it exists.
+	if err := f.x.sync(); err != nil {
 		return nil, false, err
 	}
 	if f.peek() == MapRunFailed {
@@ -147,10 +151,11 @@ func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64
 	for i := range r.children {
 		r.children[i].name = expr.UUID(r.x.engine.random("child", r.arn, i).Uint64)
 	}
-	if err := r.open(ctx); err != nil {
+	recording, err := r.open(ctx)
+	if err != nil {
 		return nil, err
 	}
-	err = r.dispatch(ctx)
+	err = r.dispatch(recording)
 	if err = errors.Join(err, r.rec.close()); err != nil {
 		return nil, fmt.Errorf("map run %s: %w", r.name, err)
 	}
@@ -171,11 +176,12 @@ func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64
 	return result, err
 }
 
-// open opens the children's history and takes from it what became of them so far.
-func (r *mapRun) open(ctx context.Context) error {
+// open opens the children's history and takes from it what became of them so far. The
+// context that it returns ends with the one given or when the history fails.
+func (r *mapRun) open(ctx context.Context) (context.Context, error) {
 	history, err := r.x.engine.histories().Open(ctx, r.name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	index := make(map[string]int, len(r.children))
 	for i, c := range r.children {
@@ -191,10 +197,10 @@ func (r *mapRun) open(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return errors.Join(err, history.Close())
+			return nil, errors.Join(err, history.Close())
 		}
 	}
-	r.rec = newRecorder(ctx, history)
+	r.rec, ctx = newRecorder(ctx, history)
 	r.counts = MapCounts{Total: len(r.children), Items: r.total}
 	for i := range r.children {
 		c := &r.children[i]
@@ -204,7 +210,7 @@ func (r *mapRun) open(ctx context.Context) error {
 		r.tally(i)
 	}
 	r.counts.Pending = r.counts.Total - r.counts.Succeeded - r.counts.Failed - r.counts.Aborted
-	return nil
+	return ctx, nil
 }
 
 func (r *mapRun) remember(i int, ev Event) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 
 	"hindcast/internal/asl/expr"
@@ -54,7 +53,7 @@ func (st *parallelState) run(ctx context.Context, f *frame) (exit, error) {
 	if err != nil {
 		return exit{}, err
 	}
-	result, err := f.attempts(ctx, &st.policy, ParallelStateFailed, func(int) (any, bool, error) {
+	result, err := f.attempts(ctx, &st.policy, ParallelStateFailed, func(attempt int) (any, bool, error) {
 		began, err := f.emit(Event{Type: ParallelStateStarted, State: f.state.name})
 		if err != nil {
 			return nil, false, err
@@ -62,7 +61,7 @@ func (st *parallelState) run(ctx context.Context, f *frame) (exit, error) {
 		if failure := f.failedBefore(ParallelStateFailed); failure != nil {
 			return nil, true, failure
 		}
-		g := group{frame: f, began: began.ID, n: len(st.branches), limit: len(st.branches), failed: NoteBranchFailed}
+		g := group{frame: f, began: began.ID, attempt: attempt, n: len(st.branches), limit: len(st.branches), failed: NoteBranchFailed}
 		outputs, err := g.run(ctx, func(ctx context.Context, s *strand, i int) (json.RawMessage, error) {
 			return s.run(ctx, st.branches[i], raw)
 		})
@@ -93,10 +92,11 @@ func (f *frame) failedBefore(failed EventType) *Error {
 // group runs strands that begin with one event: branches or iterations.
 type group struct {
 	*frame
-	began  int64 // the event
-	n      int
-	limit  int       // how many run at once
-	failed EventType // the event that records the failure of one, in its strand
+	began   int64 // the event
+	attempt int
+	n       int
+	limit   int       // how many run at once
+	failed  EventType // the event that records the failure of one, in its strand
 
 	started, succeeded, aborted EventType // further events of iterations; empty for branches
 }
@@ -117,7 +117,7 @@ func (g *group) run(ctx context.Context, body func(context.Context, *strand, int
 	)
 	// A failure that the history has is the one that counts, and nothing begins any more.
 	for i := range g.n {
-		for _, ev := range g.x.past[fmt.Sprintf("%d.%d", g.began, i)] {
+		for _, ev := range g.x.past[strandKey(g.began, i)] {
 			if ev.Type == g.failed && first == nil {
 				first = &Error{ev.Error, ev.Cause}
 				stop(errAbandoned)
@@ -134,9 +134,16 @@ func (g *group) run(ctx context.Context, body func(context.Context, *strand, int
 			if i >= g.n {
 				return
 			}
-			s := g.fork(g.began, i)
+			s := g.fork(g.began, g.attempt, i)
 			if inner.Err() != nil && len(s.past) == 0 {
 				return
+			}
+			if n := len(s.past); n > 0 && s.past[n-1].Type != "" && (s.past[n-1].Type == g.failed || s.past[n-1].Type == g.aborted) {
+				mu.Lock() // it has ended, and that it failed is known already
+				follows = s.past[n-1].Previous
+				last = max(last, follows)
+				mu.Unlock()
+				continue
 			}
 			s.prev = follows
 			output, end, err := g.strand(inner, s, i, body)
@@ -187,9 +194,6 @@ func (g *group) run(ctx context.Context, body func(context.Context, *strand, int
 func (g *group) strand(
 	ctx context.Context, s *strand, i int, body func(context.Context, *strand, int) (json.RawMessage, error),
 ) (output json.RawMessage, end int64, err error) {
-	if n := len(s.past); n > 0 && g.aborted != "" && s.past[n-1].Type == g.aborted {
-		return nil, 0, errAbandoned
-	}
 	if g.started != "" {
 		if _, err := s.emit(Event{Type: g.started, State: g.state.name, Index: &i}); err != nil {
 			return nil, 0, err

@@ -160,7 +160,7 @@ func (f *frame) delay(r *retrier, count int64, n int) time.Duration {
 	}
 	seconds := min(r.interval*math.Pow(r.backoff, float64(count)), limit)
 	if r.jitter {
-		seconds *= f.x.engine.random("retry", f.x.arn, f.key, f.entered.ID, n).Float64()
+		seconds *= f.x.engine.random("retry", f.x.arn, f.id, n).Float64()
 	}
 	return time.Duration(seconds * float64(time.Second))
 }

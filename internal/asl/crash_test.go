@@ -1,0 +1,409 @@
+package asl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"hindcast/internal/testenv"
+)
+
+// everything uses each feature whose progress the history has to hold.
+const everything = `{
+  "StartAt": "Setup",
+  "States": {
+    "Setup": {"Type": "Pass", "Assign": {"factor": 3, "id.$": "States.UUID()"}, "Result": {"n": [1, 2, 3, 4, 5]}, "Next": "Flaky"},
+    "Flaky": {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke",
+      "Parameters": {"FunctionName": "flaky", "Payload": {"try.$": "$$.State.RetryCount", "f.$": "$factor"}},
+      "Retry": [{"ErrorEquals": ["Transient"], "IntervalSeconds": 5, "MaxAttempts": 4, "BackoffRate": 2, "MaxDelaySeconds": 15, "JitterStrategy": "FULL"}],
+      "ResultSelector": {"v.$": "$.Payload"}, "ResultPath": "$.flaky", "Next": "Both"},
+    "Both": {"Type": "Parallel", "ResultPath": "$.both", "Next": "Each", "Branches": [
+      {"StartAt": "Nap", "States": {"Nap": {"Type": "Wait", "Seconds": 20, "Next": "After"},
+        "After": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:echo", "Parameters": {"after": true}, "TimeoutSeconds": 60, "End": true}}},
+      {"StartAt": "Caught", "States": {"Caught": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:broken", "Parameters": {"caught": true},
+          "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Handled"}], "End": true},
+        "Handled": {"Type": "Pass", "Parameters": {"error.$": "$.error.Error"}, "End": true}}}]},
+    "Each": {"Type": "Map", "ItemsPath": "$.n", "MaxConcurrency": 2, "ResultPath": "$.each", "Next": "Failing",
+      "ItemSelector": {"i.$": "$$.Map.Item.Index", "v.$": "$$.Map.Item.Value"},
+      "ItemProcessor": {"StartAt": "Double", "States": {
+        "Double": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:double", "End": true}}}},
+    "Failing": {"Type": "Map", "ItemsPath": "$.n", "ResultPath": "$.failing", "Next": "Fan",
+      "Retry": [{"ErrorEquals": ["Odd"], "MaxAttempts": 1}],
+      "Catch": [{"ErrorEquals": ["Odd"], "ResultPath": "$.failing", "Next": "Fan"}],
+      "ItemProcessor": {"StartAt": "Odd?", "States": {
+        "Odd?": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:odd", "Parameters": {"odd.$": "$"}, "End": true}}}},
+    "Fan": {"Type": "Map", "Label": "Fan", "MaxConcurrency": 3, "ToleratedFailureCount": 2, "ResultPath": "$.fan", "Next": "Ask",
+      "ItemReader": {"Resource": "arn:aws:states:::s3:getObject", "ReaderConfig": {"InputType": "JSONL"},
+        "Parameters": {"Bucket": "b", "Key": "manifest.jsonl"}},
+      "ItemBatcher": {"MaxItemsPerBatch": 2, "BatchInput": {"lap": 0}},
+      "ResultWriter": {"Resource": "arn:aws:states:::s3:putObject", "Parameters": {"Bucket": "b", "Prefix": "out"},
+        "WriterConfig": {"Transformation": "COMPACT", "OutputType": "JSONL"}},
+      "ItemProcessor": {"ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}, "StartAt": "Work", "States": {
+        "Work": {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "TimeoutSeconds": 900,
+          "Parameters": {"FunctionName": "work", "Payload.$": "$"},
+          "Retry": [{"ErrorEquals": ["Transient"], "IntervalSeconds": 1}],
+          "ResultSelector": {"BatchInput.$": "$.Payload.BatchInput", "Items.$": "$.Payload.Items", "done.$": "$.Payload.done"}, "Next": "Done?"},
+        "Done?": {"Type": "Choice", "Choices": [{"Variable": "$.done", "BooleanEquals": true, "Next": "Ok"}], "Default": "Work"},
+        "Ok": {"Type": "Succeed"}}}},
+    "Ask": {"Type": "Task", "Resource": "arn:aws:states:::lambda:invoke.waitForTaskToken", "TimeoutSeconds": 3600, "HeartbeatSeconds": 600,
+      "Parameters": {"FunctionName": "ask", "Payload": {"token.$": "$$.Task.Token"}}, "ResultPath": "$.answer", "Next": "Last"},
+    "Last": {"Type": "Pass", "Parameters": {"all.$": "$", "factor.$": "$factor"}, "End": true}
+  }
+}`
+
+// world is what outlives a crash: histories, objects, and what the tasks did.
+type world struct {
+	mu        sync.Mutex
+	histories memoryHistories
+	objects   *memObjects
+	calls     map[string]int // by task, payload and child
+	normal    map[string]int // the calls of an undisturbed run
+	crashed   bool
+	left      int // events until the crash; negative: none
+	engine    *Engine
+}
+
+func newWorld() *world {
+	return &world{calls: map[string]int{}, left: -1, objects: &memObjects{objects: map[[2]string][]byte{
+		{"b", "manifest.jsonl"}: []byte("{\"s\":1}\n{\"s\":2}\n\n{\"s\":3}\n{\"s\":4}\n{\"s\":5}\n{\"s\":6}\n{\"s\":7}\n"),
+	}}}
+}
+
+var errCrash = errors.New("crash")
+
+// Open opens a history that lets a given number of events through and then fails for good.
+func (w *world) Open(ctx context.Context, name HistoryName) (History, error) {
+	h, err := w.histories.Open(ctx, name)
+	return &crashing{h, w}, err
+}
+
+type crashing struct {
+	inner History
+	w     *world
+}
+
+func (c *crashing) Events(ctx context.Context) iter.Seq2[Event, error] { return c.inner.Events(ctx) }
+func (c *crashing) Close() error                                       { return c.inner.Close() }
+
+func (c *crashing) Append(ctx context.Context, events []Event) error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.w.left < 0 {
+		return c.inner.Append(ctx, events)
+	}
+	n := min(len(events), c.w.left)
+	c.w.left -= n
+	if err := c.inner.Append(ctx, events[:n]); err != nil {
+		return err
+	}
+	if c.w.left == 0 {
+		c.w.crashed = true
+		return errCrash
+	}
+	return nil
+}
+
+var token = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+func callKey(child, state string, payload json.RawMessage) string {
+	return fmt.Sprintf("%s %s %s", state, token.ReplaceAll(payload, []byte("token")), child)
+}
+
+// Run is the tasks of everything. Nothing it answers depends on what was called before.
+func (w *world) Run(ctx context.Context, req TaskRequest) (json.RawMessage, error) {
+	w.mu.Lock()
+	w.calls[callKey(req.Child, req.State, req.Parameters)]++
+	crashed := w.crashed
+	w.mu.Unlock()
+	if crashed {
+		<-ctx.Done() // a process that is gone answers nothing
+		return nil, ctx.Err()
+	}
+	time.Sleep(time.Duration(1+len(req.Payload)%7) * time.Second)
+	switch req.Function {
+	case "flaky":
+		if req.Attempt < 3 {
+			return nil, &Error{"Transient", fmt.Sprint(req.Attempt)}
+		}
+	case "broken":
+		return nil, FunctionError("Broken", "always")
+	case "double":
+		var p struct{ V int }
+		if err := json.Unmarshal(req.Payload, &p); err != nil {
+			return nil, err
+		}
+		return json.Marshal(2 * p.V)
+	case "odd":
+		if strings.Contains(string(req.Payload), "3") {
+			return nil, &Error{"Odd", "3"}
+		}
+		time.Sleep(time.Minute)
+	case "work":
+		var p struct {
+			BatchInput struct{ Lap int }
+			Items      []struct{ S int }
+		}
+		if err := json.Unmarshal(req.Payload, &p); err != nil {
+			return nil, err
+		}
+		if p.Items[0].S == 5 {
+			return nil, &Error{"Poison", "item 5"}
+		}
+		if req.Attempt == 0 && p.Items[0].S == 3 {
+			return nil, &Error{"Transient", "once"}
+		}
+		return fmt.Appendf(nil, `{"BatchInput":{"lap":%d},"Items":[{"s":%d}],"done":%v}`, p.BatchInput.Lap+1, p.Items[0].S, p.BatchInput.Lap == 2), nil
+	case "ask":
+		e := w.engine
+		go func() {
+			time.Sleep(5 * time.Second)
+			for e.SendTaskSuccess(ctx, req.Token, json.RawMessage(`"yes"`)) != nil {
+				if e != w.current() {
+					return
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		return nil, nil
+	}
+	return req.Payload, nil
+}
+
+func (w *world) current() *Engine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.engine
+}
+
+// answered counts the calls whose answers are in the histories.
+func (w *world) answered() map[string]int {
+	out := map[string]int{}
+	for _, log := range w.histories.logs {
+		scheduled := map[[2]string]Event{}
+		for _, ev := range log.events {
+			strand := [2]string{ev.Child, ev.Strand}
+			switch ev.Type {
+			case TaskScheduled, LambdaFunctionScheduled:
+				scheduled[strand] = ev
+			case TaskSucceeded, TaskFailed, TaskTimedOut, TaskSubmitted, LambdaFunctionSucceeded, LambdaFunctionFailed, LambdaFunctionTimedOut:
+				if call, ok := scheduled[strand]; ok {
+					out[callKey(ev.Child, ev.State, call.Input)]++
+					delete(scheduled, strand)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// attempt runs the execution, or goes on with it, in a new engine.
+func (w *world) attempt(t *testing.T, m *Machine, left int) (Result, error) {
+	t.Helper()
+	e := &Engine{Tasks: w, Objects: w.objects, Histories: w, Seed: 7}
+	w.mu.Lock()
+	w.crashed, w.left, w.engine = false, left, e
+	before := maps.Clone(w.calls)
+	w.mu.Unlock()
+	done := w.answered()
+	waiting := w.waitingToken()
+	if waiting != "" { // the question was asked and submitted before the crash
+		go func() {
+			time.Sleep(5 * time.Second)
+			for w.current() == e && e.SendTaskSuccess(t.Context(), waiting, json.RawMessage(`"yes"`)) != nil {
+				time.Sleep(time.Second)
+			}
+		}()
+	}
+	result, err := e.Resume(t.Context(), m, "x")
+	if errors.Is(err, ErrNoExecution) {
+		result, err = e.Start(t.Context(), m, "x", nil)
+	}
+	for key, n := range done {
+		if w.normal != nil && w.calls[key]-before[key] > w.normal[key]-n {
+			t.Errorf("called again though the answer was durable: %s", key)
+		}
+	}
+	w.mu.Lock()
+	w.engine = nil
+	w.mu.Unlock()
+	return result, err
+}
+
+func (w *world) waitingToken() string {
+	for name, log := range w.histories.logs {
+		if name.MapRun != "" || len(log.events) == 0 {
+			continue
+		}
+		if last := log.events[len(log.events)-1]; last.Type == TaskSubmitted {
+			for _, ev := range log.events {
+				if ev.State == last.State && ev.Token != "" {
+					return ev.Token
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// files are the results that were written, by the ends of their keys.
+func (w *world) files() map[string]string {
+	out := map[string]string{}
+	dates := regexp.MustCompile(`"(Start|Stop)Date":"[^"]*"`)
+	for id, body := range w.objects.objects {
+		if strings.HasPrefix(id[1], "out/") {
+			out[id[1]] = dates.ReplaceAllString(string(body), "")
+		}
+	}
+	return out
+}
+
+func (w *world) events() int {
+	n := 0
+	for _, log := range w.histories.logs {
+		n += len(log.events)
+	}
+	return n
+}
+
+func mustParse(t testing.TB, definition string) *Machine {
+	t.Helper()
+	m, err := Parse([]byte(definition), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestUndisturbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		result, err := w.attempt(t, mustParse(t, everything), -1)
+		if err != nil || result.Status != Succeeded {
+			t.Fatalf("%+v %v", result, err)
+		}
+		const want = `{"all":{"answer":"yes","both":[{"after":true},{"error":"Broken"}],"each":[2,4,6,8,10],"failing":{"Cause":"3","Error":"Odd"},` +
+			`"fan":{"MapRunArn":"arn:aws:states:local:000000000000:mapRun:hindcast/Fan:`
+		if !strings.HasPrefix(string(result.Output), want) {
+			t.Errorf("output %s\nwant   %s…", result.Output, want)
+		}
+		for key, body := range w.files() {
+			if strings.HasSuffix(key, "SUCCEEDED_0.jsonl") && strings.Count(body, "\n") != 3 {
+				t.Errorf("%s has %s", key, body)
+			}
+		}
+		if again, err := w.attempt(t, mustParse(t, everything), -1); err != nil || string(again.Output) != string(result.Output) {
+			t.Errorf("a second Resume gives %+v %v", again, err)
+		}
+		checkGrammar(t, w)
+	})
+}
+
+// TestCrashAtEveryEvent stops the engine when a given number of events are durable, for
+// every such number, and resumes it.
+func TestCrashAtEveryEvent(t *testing.T) {
+	var result Result
+	var files map[string]string
+	var calls map[string]int
+	events := 0
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var err error
+		if result, err = w.attempt(t, mustParse(t, everything), -1); err != nil {
+			t.Fatal(err)
+		}
+		events, files, calls = w.events(), w.files(), w.calls
+	})
+	t.Logf("%d events", events)
+	check := func(t *testing.T, w *world, got Result) {
+		t.Helper()
+		if got.Status != Succeeded || string(got.Output) != string(result.Output) {
+			t.Errorf("result %s %s %s\nwant   %s", got.Status, got.Error, got.Output, result.Output)
+		}
+		if !maps.Equal(w.files(), files) {
+			t.Errorf("files %v\nwant  %v", w.files(), files)
+		}
+		checkGrammar(t, w)
+	}
+	for left := range events {
+		if left%3 != 0 && !testenv.Full() {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.normal = calls
+			got, err := w.attempt(t, mustParse(t, everything), left)
+			if err != nil {
+				if !errors.Is(err, errCrash) {
+					t.Fatalf("after %d events: %v", left, err)
+				}
+				if got, err = w.attempt(t, mustParse(t, everything), -1); err != nil {
+					t.Fatalf("after %d events: resume: %v", left, err)
+				}
+			}
+			check(t, w, got)
+		})
+		if t.Failed() {
+			t.Fatalf("the crash after %d events", left)
+		}
+	}
+	for _, step := range []int{1, 2, 5, 17} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.normal = calls
+			for n := 0; ; n++ {
+				got, err := w.attempt(t, mustParse(t, everything), step)
+				if err == nil {
+					t.Logf("a crash after every %d events: %d crashes", step, n)
+					check(t, w, got)
+					return
+				}
+				if !errors.Is(err, errCrash) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// grammar is what the events of a strand look like, one after the other.
+var grammar = regexp.MustCompile(`^(MapIterationStarted )?(ExecutionStarted )?(` + strings.Join([]string{
+	`(Pass|Succeed)StateEntered (Pass|Succeed)StateExited `,
+	`ChoiceStateEntered ChoiceStateExited `,
+	`WaitStateEntered (WaitStateExited |WaitStateAborted )?`,
+	`TaskStateEntered ((Task|LambdaFunction)Scheduled (Task|LambdaFunction)Started (TaskSubmitted )?((Task|LambdaFunction)(Succeeded|Failed|TimedOut) )?(RetryScheduled )?)*(TaskStateExited |TaskStateAborted )?`,
+	`ParallelStateEntered ParallelStateStarted ParallelStateSucceeded ParallelStateExited `,
+	`MapStateEntered (MapStateStarted (MapRunStarted MapRun(Succeeded|Failed) )?(RetryScheduled )?)+(MapStateSucceeded |MapStateFailed )(MapStateExited )?`,
+}, "|") + `)*(MapIteration(Succeeded|Failed|Aborted) )?(BranchFailed )?(Execution(Succeeded|Failed) )?$`)
+
+// checkGrammar looks for histories that Step Functions could not have written.
+func checkGrammar(t *testing.T, w *world) {
+	t.Helper()
+	for name, log := range w.histories.logs {
+		strands := map[string]string{}
+		ids := map[string]int64{}
+		for _, ev := range log.events {
+			key := ev.Child + " " + ev.Strand
+			strands[key] += string(ev.Type) + " "
+			if !ev.Note() {
+				if ids[ev.Child]++; ev.ID != ids[ev.Child] || ev.Previous >= ev.ID {
+					t.Errorf("%s: event %d ← %d comes as number %d", name, ev.ID, ev.Previous, ids[ev.Child])
+				}
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(strands)) {
+			if !grammar.MatchString(strands[key]) {
+				t.Errorf("%s strand %q: %s", name, key, strands[key])
+			}
+		}
+	}
+}
