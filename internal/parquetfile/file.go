@@ -206,6 +206,9 @@ func (f *File) column(name string) (*column, error) {
 	return nil, &Error{File: f.name, RowGroup: -1, Column: name, Reason: f.columns[i].reason}
 }
 
+// Name is what the file was opened as.
+func (f *File) Name() string { return f.name }
+
 // Rows is the number of rows of the file.
 func (f *File) Rows() int64 { return f.footer.rows }
 
@@ -231,6 +234,20 @@ func (f *File) Bounds(group int, name string) (lo, hi int64, ok bool) {
 		return 0, 0, false
 	}
 	return f.bounds(c, &f.footer.groups[group].chunks[c.leaf])
+}
+
+// Nulls returns how many rows of a row group are null in a column. It is not ok
+// where the footer does not say or its writer is not known to be right. A [Reader] holds what it reads against it.
+func (f *File) Nulls(group int, name string) (n int64, ok bool) {
+	c, err := f.column(name)
+	if err != nil || group < 0 || group >= len(f.footer.groups) {
+		return 0, false
+	}
+	if !c.field.Nullable {
+		return 0, true
+	}
+	s := &f.footer.groups[group].chunks[c.leaf].stats
+	return s.nulls, s.counted && f.trusted
 }
 
 func (f *File) bounds(c *column, m *chunkMeta) (lo, hi int64, ok bool) {

@@ -56,6 +56,8 @@ type chunkMeta struct {
 // statistics are nil where unknown. The old fields are ordered as signed values.
 type statistics struct {
 	oldMin, oldMax, min, max []byte
+	nulls                    int64
+	counted                  bool // nulls is known
 }
 
 // parseFooter decodes b, all of it.
@@ -231,6 +233,8 @@ func (r *thriftReader) columnMeta(c *chunkMeta, typ byte) (whole bool) {
 					c.stats.oldMax = r.binary(typ)
 				case 2:
 					c.stats.oldMin = r.binary(typ)
+				case 3:
+					c.stats.nulls, c.stats.counted = r.int(typ), true
 				case 5:
 					c.stats.max = r.binary(typ)
 				case 6:

@@ -29,6 +29,11 @@ func (n *fieldNode) Value(reflect.Value) reflect.Value {
 	panic("parquetfile: columns are written as columns")
 }
 
+// smallType begins with small buffers: the library's begin at the size of a page, of which most files fill none.
+type smallType struct{ parquet.Type }
+
+func (t smallType) EstimateNumValues(n int) int { return t.Type.EstimateNumValues(min(n, 4<<10)) }
+
 func columnNode(f record.Field, enc Encoding, millis bool) parquet.Node {
 	var n parquet.Node
 	switch f.Kind {
@@ -48,6 +53,7 @@ func columnNode(f record.Field, enc Encoding, millis bool) parquet.Node {
 	case record.Date:
 		n = parquet.Date()
 	}
+	n = parquet.Leaf(smallType{n.Type()})
 	switch {
 	case enc == Dictionary, enc == Auto && (f.Kind == record.String || f.Kind == record.Date):
 		n = parquet.Encoded(n, &parquet.RLEDictionary)

@@ -85,6 +85,7 @@ type columnReader struct {
 	codecs *decompressor
 	budget *budget
 	unread int64 // values of the chunk in pages not yet begun
+	absent int64 // nulls of the chunk so far
 
 	hasDict bool
 	entries int // of the dictionary

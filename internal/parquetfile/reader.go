@@ -124,7 +124,7 @@ func (r *Reader) next() error {
 				return err
 			}
 			if r.left == 0 {
-				return c.finish()
+				return c.finish(r.f.trusted)
 			}
 			return nil
 		})
@@ -148,7 +148,7 @@ func (r *Reader) start() error {
 		c.meta = &g.chunks[c.col.leaf]
 		c.in.r, c.in.off, c.in.end = r.f.r, c.meta.start(), c.meta.start()+c.meta.compressed
 		c.in.pos, c.in.buf = 0, c.in.buf[:0]
-		c.unread, c.left = g.rows, 0
+		c.unread, c.left, c.absent = g.rows, 0, 0
 		if err := c.dropDictionary(); err != nil {
 			return err
 		}
@@ -226,6 +226,7 @@ func (c *columnReader) fill(n int, out *record.Column) error {
 				return err
 			}
 			c.nulls += k - present
+			c.absent += int64(k - present)
 			c.hasNull = c.hasNull || present < k
 		}
 		if err := c.take(at, k, present); err != nil {
@@ -348,8 +349,11 @@ func (c *columnReader) plainOf(n int) error {
 	return nil
 }
 
-// finish makes sure that a chunk holds no more values than its row group has rows.
-func (c *columnReader) finish() error {
+// finish holds a chunk against its statistics, and makes sure that it has no more values than its row group has rows.
+func (c *columnReader) finish(trusted bool) error {
+	if s := &c.meta.stats; trusted && s.counted && c.col.field.Nullable && s.nulls != c.absent {
+		return fmt.Errorf("it has %d nulls where its statistics state %d: what they are used for cannot be trusted", c.absent, s.nulls)
+	}
 	for !c.in.done() {
 		h, _, err := c.in.page()
 		if err != nil {

@@ -125,9 +125,9 @@ func TestWriterBytesDoNotDependOnBatches(t *testing.T) {
 		{RowGroupRows: 5000},
 		{RowGroupRows: 777, Encodings: map[string]Encoding{"z_string": Delta, "a_string": Plain, "z_int64": Delta, "a_timestamp": Dictionary}},
 	} {
-		b := randomBatch(rng, schema, 40_000)
+		b := randomBatch(rng, schema, 20_000)
 		want := writeFile(t, schema, opts, b)
-		for range 3 {
+		for range 2 {
 			var parts []*record.Batch
 			for at := 0; at < b.Len; {
 				n := min(b.Len-at, 1+rng.IntN(6000))

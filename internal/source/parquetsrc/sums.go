@@ -1,0 +1,91 @@
+package parquetsrc
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/spec"
+)
+
+// sums are the SHA-256 sums that segments must have, by key.
+type sums struct {
+	key string // of the file
+	of  map[string]string
+}
+
+const maxSums = 64 << 20
+
+// readSums reads the file that src.Sums names, in the format of sha256sum; nil where it names none. The file must lie below the segments' location,
+// and names in it are relative to its folder.
+func readSums(ctx context.Context, store blob.Store, src spec.Segments) (*sums, error) {
+	if src.Sums == "" {
+		return nil, nil
+	}
+	key, ok := strings.CutPrefix(src.Sums, strings.TrimSuffix(src.Parquet, "/")+"/")
+	if !ok {
+		return nil, fmt.Errorf("the sums %s must lie below the segments, as %s/SHA256SUMS", src.Sums, strings.TrimSuffix(src.Parquet, "/"))
+	}
+	info, err := store.Head(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("read sums %s: %w", key, err)
+	}
+	if info.Size > maxSums {
+		return nil, fmt.Errorf("the sums %s have %d bytes, more than the %d that are read", key, info.Size, maxSums)
+	}
+	data, _, err := blob.ReadAll(ctx, store, key)
+	if err != nil {
+		return nil, fmt.Errorf("read sums %s: %w", key, err)
+	}
+	return parseSums(key, string(data))
+}
+
+// parseSums reads lines of a sum in hex, a space, a space or an asterisk, and a name.
+func parseSums(key, data string) (*sums, error) {
+	s := &sums{key: key, of: map[string]string{}}
+	n := 0
+	for line := range strings.Lines(data) {
+		n++
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" {
+			continue
+		}
+		sum, file, ok := strings.Cut(line, " ")
+		if raw, err := hex.DecodeString(sum); !ok || err != nil || len(raw) != 32 || len(file) < 2 || file[0] != ' ' && file[0] != '*' {
+			return nil, fmt.Errorf("%s, line %d: expected a SHA-256 sum, two spaces and a name, as sha256sum writes", key, n)
+		}
+		target := path.Join(path.Dir(key), strings.TrimPrefix(file[1:], "./"))
+		if old, ok := s.of[target]; ok && old != strings.ToLower(sum) {
+			return nil, fmt.Errorf("%s, line %d: %s has two sums", key, n, file[1:])
+		}
+		s.of[target] = strings.ToLower(sum)
+	}
+	return s, nil
+}
+
+// complete makes sure that objects and sums name the same segments of a topic.
+func (s *sums) complete(topic string, objects []object) error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	there := map[string]bool{}
+	for _, o := range objects {
+		there[o.Key] = true
+		if s.of[o.Key] == "" {
+			errs = append(errs, fmt.Errorf("%s: %s has no sum for it; if it belongs to the log, add its sum", o.Key, s.key))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.of)) {
+		of := slices.ContainsFunc(prefixes(topic), func(p string) bool { return strings.HasPrefix(key, p) })
+		if of && strings.HasSuffix(key, ".parquet") && !there[key] {
+			errs = append(errs, fmt.Errorf("%s: %s names it, but it is not there: the history is incomplete; restore it", key, s.key))
+		}
+	}
+	return first(errs)
+}

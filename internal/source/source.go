@@ -1,0 +1,232 @@
+// Package source reads the rows of a log in order, from segments that a plan
+// names. Listing them is up to the packages below: parquetsrc for exports,
+// tailsrc for what is still on the brokers, which it captures into segments.
+//
+// It owns the order (topic partition, then offset, however segments overlap) and
+// that each row is what was planned: an object that is not the planned one any more, offsets that do not
+// ascend and columns of another kind are errors. It does not decide which rows are read: a [plan.Input] says it.
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/plan"
+	"hindcast/internal/record"
+)
+
+// ErrorColumn is the last column of every batch, a nullable string: why a
+// captured record could not be decoded. Exported rows have null there.
+const ErrorColumn = "hindcast_error"
+
+// CapturedColumns are the Kafka columns of segments that a run captured.
+var CapturedColumns = plan.KafkaColumns{Partition: "kafka_partition", Offset: "kafka_offset", Time: "kafka_timestamp"}
+
+// Reader yields rows by topic partition, ascending, and within it by offset,
+// ascending. A batch has Offsets, RecordTimes and the columns that were asked for, then [ErrorColumn]; it is never
+// empty, and valid until the next call. io.EOF ends; after another error there is nothing more.
+// Readers are not safe for concurrent use.
+type Reader interface {
+	Next(ctx context.Context) (partition int32, b *record.Batch, err error)
+	Close() error
+}
+
+// Stores hold segments: those that were exported, and those of the run's capture.
+type Stores struct {
+	Segments blob.Store
+	Captured blob.Store
+}
+
+// ErrChanged means that a segment is not the one that was planned: it was
+// deleted, or another lies under its key.
+var ErrChanged = errors.New("segment changed since it was planned")
+
+// Open starts to read inputs. Schema has the event's columns, which every input must have in their kinds, and cols names those
+// that hold offset and record time of exported segments. Reads end when ctx does.
+func Open(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, cols plan.KafkaColumns) (Reader, error) {
+	inputs = slices.Clone(inputs)
+	slices.SortStableFunc(inputs, func(a, b plan.Input) int { return cmp.Compare(a.Partition, b.Partition) })
+	return &merged{ctx: ctx, stores: stores, inputs: inputs, schema: schema, cols: cols}, nil
+}
+
+const (
+	// opened is how many segments are opened at a time.
+	opened = 8
+	// gathered is the most rows of a batch that was put together from short runs of several segments, and
+	// longRun the length of a run that is passed on as it lies.
+	gathered = 4096
+	longRun  = 256
+)
+
+// merged merges the inputs of one topic partition after the other.
+type merged struct {
+	ctx    context.Context //nolint:containedctx // io.ReaderAt, through which segments are read, takes none
+	stores Stores
+	inputs []plan.Input // not yet begun
+	schema record.Schema
+	cols   plan.KafkaColumns
+
+	partition int32
+	waiting   []*cursor // of this partition, by their first offset
+	active    []*cursor // with a current row
+	last      int64     // offset
+	err       error
+
+	view view
+	out  gather
+}
+
+func (m *merged) Close() error {
+	m.inputs, m.waiting, m.active = nil, nil, nil
+	if m.err == nil {
+		m.err = errors.New("the reader is closed")
+	}
+	return nil
+}
+
+func (m *merged) Next(ctx context.Context) (int32, *record.Batch, error) {
+	if m.err == nil {
+		m.err = ctx.Err()
+	}
+	if m.err != nil {
+		return 0, nil, m.err
+	}
+	b, err := m.next()
+	if err != nil {
+		m.err = err
+		return 0, nil, err
+	}
+	return m.partition, b, nil
+}
+
+func (m *merged) next() (*record.Batch, error) {
+	m.out.reset(len(m.schema) + 1)
+	for {
+		c, n, err := m.run()
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case c == nil && m.out.len() > 0:
+			return &m.out.batch, nil
+		case c == nil:
+			if len(m.inputs) == 0 {
+				return nil, io.EOF
+			}
+			if err := m.begin(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		whole := n == c.batch.Len-c.at
+		if m.out.len() == 0 && (n >= longRun || whole && len(m.active) == 1) {
+			m.view.set(c, n)
+			m.took(c, n)
+			return &m.view.batch, nil
+		}
+		if n >= longRun || m.out.len()+n > gathered {
+			return &m.out.batch, nil // the run is taken by the next call
+		}
+		m.out.append(c, n)
+		m.took(c, n)
+	}
+}
+
+// begin opens the inputs of the next topic partition: all of them, so that their order is known and what changed is found early.
+func (m *merged) begin() error {
+	m.partition, m.last = m.inputs[0].Partition, -1
+	n := slices.IndexFunc(m.inputs, func(in plan.Input) bool { return in.Partition != m.partition })
+	if n < 0 {
+		n = len(m.inputs)
+	}
+	of := m.inputs[:n]
+	m.inputs = m.inputs[n:]
+	cursors := make([]*cursor, n)
+	g, ctx := errgroup.WithContext(m.ctx)
+	g.SetLimit(opened)
+	for i, in := range of {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c, err := m.open(in)
+			cursors[i] = c
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	cursors = slices.DeleteFunc(cursors, func(c *cursor) bool { return c == nil })
+	slices.SortStableFunc(cursors, func(a, b *cursor) int { return cmp.Compare(a.first, b.first) })
+	m.waiting = cursors
+	return nil
+}
+
+// run returns the cursor whose row comes next and the number of its rows that
+// come before any other's; nil at the end of the topic partition.
+func (m *merged) run() (*cursor, int, error) {
+	for {
+		if err := m.settle(); err != nil {
+			return nil, 0, err
+		}
+		var least *cursor
+		for _, c := range m.active {
+			if least == nil || c.offset() < least.offset() {
+				least = c
+			}
+		}
+		if least == nil && len(m.waiting) == 0 {
+			return nil, 0, nil
+		}
+		// A segment that begins within the rows at hand takes part.
+		if len(m.waiting) > 0 && (least == nil || m.waiting[0].first <= least.end()) {
+			m.active = append(m.active, m.waiting[0])
+			m.waiting = m.waiting[1:]
+			continue
+		}
+		if o := least.offset(); o <= m.last {
+			return nil, 0, fmt.Errorf("read segment %s: offset %d of partition %d is read twice: the plan does not fit its segments", least.in.Segment, o, m.partition)
+		}
+		n := least.runEnd()
+		for _, c := range m.active {
+			if c != least {
+				n = least.before(c.offset(), n)
+			}
+		}
+		if n == 0 {
+			return nil, 0, fmt.Errorf("read segment %s: offset %d of partition %d is read twice: the plan does not fit its segments", least.in.Segment, least.offset(), m.partition)
+		}
+		return least, n, nil
+	}
+}
+
+// settle brings active cursors to their next row, and lets go of those that have none.
+func (m *merged) settle() error {
+	for i := 0; i < len(m.active); {
+		more, err := m.active[i].load()
+		if err != nil {
+			return err
+		}
+		if more {
+			i++
+			continue
+		}
+		m.active = slices.Delete(m.active, i, i+1)
+	}
+	return nil
+}
+
+// took moves c past n rows. Its batch stays until the next run.
+func (m *merged) took(c *cursor, n int) {
+	c.at += n
+	c.rows += int64(n)
+	m.last = c.offsets()[c.at-1]
+}

@@ -1,0 +1,188 @@
+package source_test
+
+import (
+	"cmp"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"hindcast/internal/blob/memblob"
+	"hindcast/internal/parquetfile"
+	"hindcast/internal/plan"
+	"hindcast/internal/record"
+	"hindcast/internal/source"
+	"hindcast/internal/source/sourcetest"
+	"hindcast/internal/testenv"
+	"hindcast/internal/unit"
+)
+
+func open(t testing.TB, stores source.Stores, inputs ...plan.Input) source.Reader {
+	t.Helper()
+	r, err := source.Open(t.Context(), stores, inputs, sourcetest.Schema(), source.CapturedColumns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// layout is one way to spread a partition's rows over segments: dense, overlapping, interleaved row by row, captured or exported.
+type layout struct {
+	stores source.Stores
+	inputs []plan.Input
+	rows   []sourcetest.Row
+}
+
+// random makes a layout in which every row is kept by exactly one input.
+func random(t testing.TB, rng *rand.Rand) layout {
+	mem := memblob.New()
+	l := layout{stores: source.Stores{Segments: mem, Captured: mem}}
+	for p := range int32(1 + rng.IntN(3)) {
+		n := int64(1 + rng.IntN(3000))
+		segments := 1 + rng.IntN(6)
+		owner := make([]int, n) // of each offset, or -1 where there is none
+		run, who := 0, 0
+		longest := []int{1, 5, 400}[rng.IntN(3)]
+		for o := range owner {
+			if run == 0 {
+				run, who = 1+rng.IntN(longest), rng.IntN(segments)
+				if rng.IntN(10) == 0 {
+					who = -1
+				}
+			}
+			owner[o] = who
+			run--
+		}
+		for s := range segments {
+			captured := s == segments-1 && rng.IntN(2) == 0
+			var rows []sourcetest.Row
+			var keep []plan.Range
+			kept := int64(0)
+			for o := range n {
+				if owner[o] != s && rng.IntN(4) != 0 || owner[o] == -1 {
+					continue
+				}
+				row := sourcetest.Event(p, o)
+				if captured && o%17 == 0 {
+					row.Error = "it is no JSON"
+				}
+				rows = append(rows, row)
+				if owner[o] == s {
+					keep = append(keep, plan.Range{First: o, Next: o + 1})
+					kept++
+					l.rows = append(l.rows, row)
+				}
+			}
+			if len(rows) == 0 {
+				continue
+			}
+			key := strings.Replace(sourcetest.Key(p, int64(s)), "topics", []string{"topics", "captured"}[rng.IntN(2)], 1)
+			in := sourcetest.Input(t, mem, key, rows, captured, parquetfile.WriterOptions{RowGroupRows: 1 + rng.IntN(1000)})
+			in.Keep, in.Rows = plan.RangesOf(keep...), kept
+			if in.Keep == nil {
+				in.Keep = plan.Ranges{}
+			}
+			if kept == int64(len(rows)) && rng.IntN(2) == 0 {
+				in.Keep = nil
+			}
+			l.inputs = append(l.inputs, in)
+		}
+	}
+	slices.SortFunc(l.rows, func(a, b sourcetest.Row) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
+	rng.Shuffle(len(l.inputs), func(i, j int) { l.inputs[i], l.inputs[j] = l.inputs[j], l.inputs[i] })
+	return l
+}
+
+func TestEveryRowOnceInOrderHoweverSegmentsOverlap(t *testing.T) {
+	n := 60
+	if testenv.Full() {
+		n = 2000
+	}
+	for seed := range n {
+		l := random(t, rand.New(rand.NewPCG(uint64(seed), 1)))
+		sourcetest.Equal(t, sourcetest.Drain(t, open(t, l.stores, l.inputs...)), l.rows)
+	}
+}
+
+func TestOnlyTheNamedRowGroups(t *testing.T) {
+	mem := memblob.New()
+	in := sourcetest.Input(t, mem, "a.parquet", sourcetest.Events(0, plan.Ranges{{First: 0, Next: 1000}}), false, parquetfile.WriterOptions{RowGroupRows: 100})
+	in.RowGroups, in.Rows = []int{2, 7}, 200
+	got := sourcetest.Drain(t, open(t, source.Stores{Segments: mem}, in))
+	sourcetest.Equal(t, got, sourcetest.Events(0, plan.Ranges{{First: 200, Next: 300}, {First: 700, Next: 800}}))
+}
+
+func TestDictionaryCodesArePassedOn(t *testing.T) {
+	mem := memblob.New()
+	in := sourcetest.Input(t, mem, "a.parquet", sourcetest.Events(0, plan.Ranges{{First: 0, Next: 2000}}), false, parquetfile.WriterOptions{})
+	in.Keep, in.Rows = plan.Ranges{{First: 3, Next: 1999}}, 1996
+	_, b, err := open(t, source.Stores{Segments: mem}, in).Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Len != 1996 || len(b.Columns[3].Strings.Codes) != b.Len {
+		t.Errorf("%d rows with %d codes", b.Len, len(b.Columns[3].Strings.Codes))
+	}
+}
+
+func TestWithoutInputs(t *testing.T) {
+	if rows := sourcetest.Drain(t, open(t, source.Stores{})); len(rows) != 0 {
+		t.Errorf("%d rows", len(rows))
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	rows := sourcetest.Events(0, plan.Ranges{{First: 0, Next: 50}})
+	wide := parquetfile.WriterOptions{}
+	for name, c := range map[string]struct {
+		setup func(t *testing.T, mem *memblob.Store) []plan.Input
+		is    error
+		says  string
+	}{
+		"another object under the key": {func(t *testing.T, mem *memblob.Store) []plan.Input {
+			in := sourcetest.Input(t, mem, "a.parquet", rows, false, wide)
+			sourcetest.Input(t, mem, "a.parquet", rows[:40], false, wide)
+			return []plan.Input{in}
+		}, source.ErrChanged, "a.parquet"},
+		"a deleted object": {func(t *testing.T, mem *memblob.Store) []plan.Input {
+			in := sourcetest.Input(t, mem, "a.parquet", rows, false, wide)
+			if err := mem.Delete(t.Context(), "a.parquet"); err != nil {
+				t.Fatal(err)
+			}
+			return []plan.Input{in}
+		}, source.ErrChanged, "a.parquet"},
+		"two segments that keep the same offset": {func(t *testing.T, mem *memblob.Store) []plan.Input {
+			return []plan.Input{sourcetest.Input(t, mem, "a.parquet", rows, false, wide), sourcetest.Input(t, mem, "b.parquet", rows[30:], false, wide)}
+		}, nil, "offset 30 of partition 0 is read twice"},
+		"rows that do not ascend": {func(t *testing.T, mem *memblob.Store) []plan.Input {
+			bad := slices.Clone(rows)
+			bad[20], bad[21] = bad[21], bad[20]
+			return []plan.Input{sourcetest.Input(t, mem, "a.parquet", bad, false, wide)}
+		}, nil, "offset 20 follows 21"},
+		"fewer rows than planned": {func(t *testing.T, mem *memblob.Store) []plan.Input {
+			in := sourcetest.Input(t, mem, "a.parquet", rows, false, wide)
+			in.Keep, in.Rows = plan.Ranges{{First: 40, Next: 60}}, 20
+			return []plan.Input{in}
+		}, nil, "10 rows are there where 20 were planned"},
+		"a column of another kind": {func(t *testing.T, mem *memblob.Store) []plan.Input {
+			schema, b := sourcetest.Batch(rows, false)
+			schema[5].Kind, b.Columns[5] = record.Float64, record.Column{Kind: record.Float64, Float64s: make([]float64, len(rows))}
+			info := sourcetest.Put(t, mem, "a.parquet", sourcetest.Parquet(t, schema, b, wide))
+			in := sourcetest.Input(t, mem, "other.parquet", rows, false, wide)
+			in.Segment, in.ETag, in.Size = info.Key, info.ETag, unit.Bytes(info.Size)
+			return []plan.Input{in}
+		}, nil, `column "amount": it holds float64 where int64 is read`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := memblob.New()
+			r := open(t, source.Stores{Segments: mem}, c.setup(t, mem)...)
+			_, err := sourcetest.Read(t, r)
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error is %v, want one with %q", err, c.says)
+			}
+		})
+	}
+}
