@@ -1,0 +1,110 @@
+package spec
+
+// kind is what a key's value must be.
+type kind int
+
+const (
+	text     kind = iota + 1 // a string
+	texts                    // a string, or a list of them
+	boolean                  // true or false
+	count                    // an integer, not negative
+	share                    // a percentage
+	duration                 // a length of time
+	mapping                  // nested keys
+	list                     // a list of mappings
+	unbuilt                  // known, but not built yet: refused by name
+)
+
+// key is one key of job.yaml. The table below is all that the parser accepts, and what the JSON Schema is made of.
+type key struct {
+	name     string
+	kind     kind
+	doc      string // for unbuilt keys: what they will be for
+	required bool
+	enum     []string
+	later    []string // values that are known, but not built yet
+	keys     []key    // of a mapping, or of the mappings of a list
+}
+
+func jobKeys() []key {
+	return []key{
+		{name: "job", kind: text, required: true, doc: "The job's name, in lower case."},
+		{name: "why", kind: text, doc: "What the job is for, in a sentence."},
+		{name: "source", kind: mapping, required: true, doc: "The log that the job reads.", keys: sourceKeys()},
+		{name: "outputs", kind: list, required: true, doc: "The tables that the job writes; they change together.", keys: outputKeys()},
+		{name: "dataset", kind: text, required: true,
+			doc: "Where the tables lie: a bare name (below the workspace's datasets), or a file:// or s3:// URL."},
+		{name: "checks", kind: mapping, doc: "What a candidate must pass before it can be promoted.", keys: checkKeys()},
+		{name: "promote", kind: text, enum: []string{string(Ask), string(Auto)},
+			doc: "Who moves the pointer when the checks pass: ask (a person, the default) or auto."},
+		{name: "budget", kind: unbuilt, doc: "a limit on what a run may cost"},
+	}
+}
+
+func sourceKeys() []key {
+	return []key{
+		{name: "topic", kind: text, required: true, doc: "The Kafka topic."},
+		{name: "segments", kind: mapping, required: true, doc: "Where the exported history lies.", keys: []key{
+			{name: "parquet", kind: text, required: true, doc: "A folder of Parquet segments: a path, or a file:// or s3:// URL."},
+			{name: "naming", kind: text, enum: []string{string(KafkaConnect)}, later: []string{"aiven", "lenses", "spark", "redpanda", "plain"},
+				doc: "How the exporter names its objects. Default: kafka-connect."},
+			{name: "columns", kind: mapping, doc: "The columns that hold what Kafka knows of a record.", keys: []key{
+				{name: "partition", kind: text, doc: "Default: kafka_partition."},
+				{name: "offset", kind: text, doc: "Default: kafka_offset."},
+				{name: "time", kind: text, doc: "The record time. Default: kafka_timestamp."},
+			}},
+			{name: "sums", kind: text, doc: "A file in sha256sum's format that the segments must agree with."},
+			{name: "tiered", kind: unbuilt, doc: "Kafka's own tiered segments"},
+			{name: "iceberg", kind: unbuilt, doc: "Iceberg tables"},
+		}},
+		{name: "tail", kind: mapping, doc: "Where the offsets past the last segment are read; without it the segments are all there is.", keys: []key{
+			{name: "brokers", kind: texts, required: true,
+				doc: "Addresses, in a list or separated by commas; $NAMES of the environment are expanded. Samples: embedded:PATH."},
+			{name: "value", kind: text, enum: []string{string(JSON)}, later: []string{"avro", "protobuf"},
+				doc: "How the records' values are encoded. Default: json."},
+			{name: "tls", kind: unbuilt, doc: "encrypted connections to brokers"},
+			{name: "sasl", kind: unbuilt, doc: "authentication to brokers"},
+		}},
+		{name: "event", kind: mapping, required: true, doc: "What identifies and dates an event.", keys: []key{
+			{name: "id", kind: text, doc: "The column that identifies an event; a second one with the same id is a duplicate."},
+			{name: "time", kind: text, required: true, doc: "The column that says when it happened."},
+			{name: "lateness", kind: duration, doc: "How much later than it happened an event may enter the log: 21d, 36h, PT6H."},
+			{name: "ahead", kind: duration, doc: "How far its time may be ahead of when it entered the log, by clocks that differ. Default: 1h."},
+			{name: "dedupe", kind: boolean, doc: "false keeps events whose id repeats. Default: true."},
+			{name: "upcast", kind: unbuilt, doc: "reading old versions of an event's payload"},
+			{name: "aliases", kind: unbuilt, doc: "columns that were renamed"},
+		}},
+	}
+}
+
+func outputKeys() []key {
+	return []key{
+		{name: "table", kind: text, required: true, doc: "The table's name."},
+		{name: "partition", kind: mapping, required: true,
+			doc: "How the table is cut: one of hour, day and month, with zone; or bucket, with count. It never changes.", keys: []key{
+				{name: "hour", kind: text, doc: "Cut by hour of this column, the event's time."},
+				{name: "day", kind: text, doc: "Cut by day of this column, the event's time."},
+				{name: "month", kind: text, doc: "Cut by month of this column, the event's time."},
+				{name: "zone", kind: text, doc: "The IANA zone whose clocks decide, as Europe/London or UTC."},
+				{name: "bucket", kind: text, doc: "Cut by a hash of this column, a key of the table's rows."},
+				{name: "count", kind: count, doc: "The number of buckets."},
+			}},
+		{name: "topic", kind: unbuilt, doc: "writing results to a topic"},
+	}
+}
+
+func checkKeys() []key {
+	return []key{
+		{name: "rows", kind: mapping, doc: "Compares the number of rows.", keys: []key{
+			{name: "against", kind: text, required: true, enum: []string{string(Base)}, doc: "base: the version that was served when the plan was made."},
+			{name: "within", kind: share, required: true, doc: "By how much it may differ: 5%."},
+		}},
+		{name: "canaries", kind: texts, doc: "CSV files in the job's folder: rows whose right values are known independently."},
+		{name: "emptied", kind: text, enum: []string{string(RefuseEmptied), string(AllowEmptied)},
+			doc: "What to do when a partition that had rows would have none. Default: refuse."},
+		{name: "dead-letters", kind: count, doc: "How many unreadable events are accepted. Default: 0."},
+		{name: "diff", kind: unbuilt, doc: "a full comparison with the base"},
+		{name: "distributions", kind: unbuilt, doc: "comparing distributions with the base"},
+		{name: "invariants", kind: unbuilt, doc: "rules that every row must obey"},
+	}
+}

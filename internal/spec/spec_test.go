@@ -1,0 +1,306 @@
+package spec
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"hindcast/internal/partition"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test -update writes it anew):\n%s", path, got)
+	}
+}
+
+func TestParse(t *testing.T) {
+	day := partition.Scheme{Unit: partition.Day, Column: "occurred_at", Zone: "Europe/London"}
+	for _, c := range []struct {
+		name, yaml string
+		want       Spec
+	}{
+		{"retail", retail, Spec{
+			Job: "daily-country-revenue", Why: "Net revenue by London day and country, cancellations subtracted",
+			Source: Source{
+				Topic: "retail.invoice-lines",
+				Segments: Segments{
+					Parquet: "samples/retail", Naming: KafkaConnect, Sums: "samples/retail/SHA256SUMS",
+					Columns: KafkaColumns{"kafka_partition", "kafka_offset", "kafka_timestamp"},
+				},
+				Tail:  &Tail{Brokers: []string{"embedded:samples/retail/tail.jsonl.zst"}, Value: JSON},
+				Event: Event{ID: "event_id", Time: "occurred_at", Lateness: 21 * Day, Ahead: 2 * Hour, Dedupe: true},
+			},
+			Outputs: []Output{{Table: "daily-country-revenue", Scheme: day}},
+			Dataset: "retail",
+			Checks:  Checks{Rows: &RowsCheck{Base, 500}, Canaries: []string{"canaries.csv"}, Emptied: RefuseEmptied},
+			Promote: Ask,
+		}},
+		{"accounts", accounts, Spec{
+			Job: "account-balance",
+			Source: Source{
+				Topic:    "retail.invoice-lines",
+				Segments: Segments{Parquet: "s3://exports/retail", Naming: KafkaConnect, Columns: KafkaColumns{"p", "o", "t"}},
+				Tail:     &Tail{Brokers: []string{"$KAFKA_BROKERS", "b-3:9092"}, Value: JSON},
+				Event:    Event{ID: "event_id", Time: "occurred_at", Ahead: Hour},
+			},
+			Outputs: []Output{
+				{Table: "account-balance", Scheme: partition.Scheme{Buckets: 16}, BucketColumn: "account_id"},
+				{Table: "ledger-entry", Scheme: partition.Scheme{Unit: partition.Month, Column: "occurred_at", Zone: "Europe/London"}},
+			},
+			Dataset: "s3://lake/accounts",
+			Checks:  Checks{Emptied: RefuseEmptied},
+			Promote: Auto,
+		}},
+	} {
+		got, err := Parse("job.yaml", []byte(c.yaml))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", c.name, *got, c.want)
+		}
+		if got.WholeLog() != (c.name == "accounts") {
+			t.Errorf("%s: whole log %v", c.name, got.WholeLog())
+		}
+		b, err := json.MarshalIndent(got, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, c.name+".json", string(b)+"\n")
+		var back Spec
+		if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(&back, got) || back.Digest() != got.Digest() {
+			t.Errorf("%s: read back: %+v, %v", c.name, back, err)
+		}
+	}
+}
+
+// Each case changes one thing of a right file, and must be told where and what.
+func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{"why: Net", "wyh: Net", `job.yaml:3: wyh: unknown key; did you mean why?`},
+		{"  topic:", "  tpoic:", `job.yaml:5: source.tpoic: unknown key; did you mean topic?`},
+		{"promote: ask", "color: red", `job.yaml:18: color: unknown key; known here are job, why, source, outputs, dataset, checks, promote`},
+		{"promote: ask", "budget: 5 USD", `job.yaml:18: budget: not built yet (a limit on what a run may cost); take the key out`},
+		{"promote: ask", "promote: maybe", `job.yaml:18: promote: found "maybe", expected ask or auto`},
+		{"promote: ask", "promote: yes", `job.yaml:18: promote: found "yes", expected ask or auto`},
+		{"promote: ask", "promote: true", `job.yaml:18: promote: found the truth value true, expected a text`},
+		{"job: daily-country-revenue", "job: 2011", `job.yaml:2: job: found the number 2011, expected a text`},
+		{"job: daily-country-revenue", "job: Daily Revenue", `job.yaml:2: job: found "Daily Revenue", expected the name of a job`},
+		{"job: daily-country-revenue", "job: ../x", `job.yaml:2: job: found "../x", expected the name of a job`},
+		{"job: daily-country-revenue\n", "", `job.yaml:2: the key job is missing: the job's name`},
+		{"  topic: retail.invoice-lines", "  topic: a/b", `job.yaml:5: source.topic: found "a/b", expected a topic's name`},
+		{"parquet: samples/retail", "parquet: gs://x/y", `job.yaml:6: source.segments.parquet: found a gs:// URL`},
+		{"naming: kafka-connect", "naming: aiven", `job.yaml:6: source.segments.naming: "aiven" is not built yet; expected kafka-connect`},
+		{"naming: kafka-connect", "columns: {offset: kafka_partition}", `job.yaml:6: source.segments.columns: partition, offset and time must be three columns`},
+		{"value: json", "value: avro", `job.yaml:7: source.tail.value: "avro" is not built yet`},
+		{"value: json", "sasl: x", `job.yaml:7: source.tail.sasl: not built yet`},
+		{`"embedded:samples/retail/tail.jsonl.zst"`, `"embedded:x, b:9092"`, `job.yaml:7: source.tail.brokers: an embedded broker stands alone`},
+		{`"embedded:samples/retail/tail.jsonl.zst"`, `"b:9092,,c:9092"`, `job.yaml:7: source.tail.brokers: found "b:9092,,c:9092": an address between commas is empty`},
+		{`"embedded:samples/retail/tail.jsonl.zst"`, `[]`, `job.yaml:7: source.tail.brokers: found a list, expected a text, or a list with at least one`},
+		{`"embedded:samples/retail/tail.jsonl.zst"`, `[b:9092, 7]`, `job.yaml:7: source.tail.brokers[1]: found the number 7, expected a text`},
+		{"lateness: 21d", "lateness: 21", `job.yaml:8: source.event.lateness: found the number 21, expected a duration with its unit`},
+		{"lateness: 21d", "lateness: 3 weeks", `job.yaml:8: source.event.lateness: duration "3 weeks": unknown unit " weeks": units are w, d, h, m, s, ms, us`},
+		{"lateness: 21d", "lateness: P1M", `job.yaml:8: source.event.lateness: duration "P1M": a month has no fixed length`},
+		{"lateness: 21d", "lateness: 9999999d", `job.yaml:8: source.event.lateness: 9999999d is more than a hundred years`},
+		{"lateness: 21d, ", "", `job.yaml:8: source.event: the key lateness is missing`},
+		{"id: event_id, ", "", `job.yaml:8: source.event: the key id is missing`},
+		{"id: event_id", "id: occurred_at", `job.yaml:8: source.event.id: the column occurred_at cannot be both`},
+		{"time: occurred_at, ", "", `job.yaml:8: source.event: the key time is missing`},
+		{"ahead: 2h", "dedupe: no", `job.yaml:8: source.event.dedupe: found the text "no", expected true or false`},
+		{"day: occurred_at,", "day: settled_at,", `job.yaml:11: outputs[0].partition.day: found "settled_at", expected the event's time, occurred_at`},
+		{"day: occurred_at,", "", `job.yaml:11: outputs[0].partition: a table is cut by one of hour, day, month and bucket; found none of them`},
+		{"day: occurred_at,", "day: occurred_at, hour: occurred_at,", `found hour and day`},
+		{", zone: Europe/London", "", `job.yaml:11: outputs[0].partition: the key zone is missing`},
+		{"zone: Europe/London", "zone: Europe/Londn", `job.yaml:11: outputs[0].partition.zone: unknown zone "Europe/Londn"`},
+		{"zone: Europe/London", "zone: Local", `job.yaml:11: outputs[0].partition.zone: "Local" names no zone`},
+		{"zone: Europe/London", "zone: UTC, count: 3", `job.yaml:11: outputs[0].partition.count: only a table cut by bucket has a count`},
+		{"day: occurred_at, zone: Europe/London", "bucket: account_id", `job.yaml:11: outputs[0].partition: the key count is missing`},
+		{"day: occurred_at, zone: Europe/London", "bucket: account_id, count: 0", `job.yaml:11: outputs[0].partition.count: found 0, expected 1 to 10000 buckets`},
+		{"day: occurred_at, zone: Europe/London", "bucket: account_id, count: -3", `found the number -3, expected a whole number`},
+		{"day: occurred_at, zone: Europe/London", "bucket: account_id, count: 3, zone: UTC", `a table cut by bucket has no zone`},
+		{"dataset: retail", "dataset: a/b", `job.yaml:12: dataset: found "a/b", expected a bare name`},
+		{"dataset: retail", "dataset: http://x", `job.yaml:12: dataset: found a http:// URL`},
+		{"dataset: retail", "dataset:", `job.yaml:12: dataset: found nothing, expected a text`},
+		{"dataset: retail", "job: x", `job.yaml:12: this is not YAML: mapping key "job" already defined`},
+		{"within: 5%", "within: 5", `job.yaml:14: checks.rows.within: found the number 5, expected a percentage, as 5%`},
+		{"within: 5%", "within: 0.125%", `job.yaml:14: checks.rows.within: "0.125%" is not a share`},
+		{"against: base", "against: yesterday", `job.yaml:14: checks.rows.against: found "yesterday", expected base`},
+		{"canaries: canaries.csv", "canaries: ../canaries.csv", `job.yaml:15: checks.canaries: found "../canaries.csv", expected a file in the job's folder`},
+		{"emptied: refuse", "emptied: ignore", `job.yaml:16: checks.emptied: found "ignore", expected refuse or allow`},
+		{"dead-letters: 0", "dead_letters: 0", `job.yaml:17: checks.dead_letters: unknown key; did you mean dead-letters?`},
+		{"dead-letters: 0", "invariants: []", `job.yaml:17: checks.invariants: not built yet`},
+		{"checks:\n", "checks: &c\n", `an anchor or alias, which a job.yaml has none of`},
+		{"dataset: retail", "dataset: !x retail", `a tag, which a job.yaml has none of`},
+		{"promote: ask", "---\njob: other", `job.yaml:19: a second document begins here`},
+		{"dataset: retail", "dataset: [", `this is not YAML`},
+		{retail, "", `job.yaml:1: the file is empty`},
+		{retail, "- a", `job.yaml:1: found a list, expected the keys job, why, source`},
+		{retail, "7", `job.yaml:1: found the number 7, expected the keys job`},
+	} {
+		text := strings.Replace(retail, c.old, c.new, 1)
+		if text == retail {
+			t.Errorf("%q is not in the sample", c.old)
+		}
+		s, err := Parse("job.yaml", []byte(text))
+		if err == nil {
+			t.Errorf("%q for %q: parsed as %+v", c.new, c.old, s)
+			continue
+		}
+		if !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q for %q:\n got %v\nwant %s", c.new, c.old, err, c.want)
+		}
+		var e *Error
+		if !errors.As(err, &e) || e.File != "job.yaml" || e.Line < 1 {
+			t.Errorf("%q for %q: %#v has no file and line", c.new, c.old, err)
+		}
+	}
+}
+
+func TestAllMistakesAreTold(t *testing.T) {
+	_, err := Parse("job.yaml", []byte(strings.NewReplacer("promote: ask", "promote: x", "wyh", "wyh", "why:", "wyh:", "5%", "five").Replace(retail)))
+	var lines []string
+	for l := range strings.SplitSeq(err.Error(), "\n") {
+		lines = append(lines, strings.Join(strings.SplitN(l, ":", 4)[:3], ":"))
+	}
+	want := []string{"job.yaml:3: wyh", "job.yaml:14: checks.rows.within", "job.yaml:18: promote"}
+	if !reflect.DeepEqual(lines, want) {
+		t.Errorf("mistakes %q, want %q", lines, want)
+	}
+}
+
+func TestDuplicateTable(t *testing.T) {
+	_, err := Parse("job.yaml", []byte(strings.Replace(accounts, "table: ledger-entry", "table: account-balance", 1)))
+	if err == nil || !strings.Contains(err.Error(), "job.yaml:19: outputs[1].table: the table account-balance is already an output, in line 17") {
+		t.Error(err)
+	}
+}
+
+func TestBrokersOfTheEnvironment(t *testing.T) {
+	env := map[string]string{"KAFKA_BROKERS": "b-1:9092, b-2:9092", "PORT": "9093", "EMPTY": ""}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	tail := Tail{Brokers: []string{"$KAFKA_BROKERS", "b-3:${PORT}"}}
+	got, err := tail.Addrs(lookup)
+	if want := []string{"b-1:9092", "b-2:9092", "b-3:9093"}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	for _, b := range []string{"$NOPE", "$EMPTY"} {
+		if got, err := (&Tail{Brokers: []string{b}}).Addrs(lookup); err == nil || !strings.Contains(err.Error(), "the environment has no "+b[1:]) {
+			t.Errorf("%s: %q, %v", b, got, err)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for s, want := range map[string]Duration{
+		"21d": 21 * Day, "36h": 36 * Hour, "1d12h": 36 * Hour, "90m": 90 * Minute, "1h30m": 90 * Minute, "2w": 14 * Day, "250ms": 250 * Millisecond,
+		"7us": 7, "0s": 0, "PT6H": 6 * Hour, "P1DT12H": 36 * Hour, "P3W": 21 * Day, "PT90M": 90 * Minute, "P21D": 21 * Day, "PT1H30M5S": Hour + 30*Minute + 5*Second,
+	} {
+		got, err := ParseDuration(s)
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v", s, got, err)
+		}
+		if back, err := ParseDuration(got.String()); err != nil || back != got {
+			t.Errorf("%s is written %s and read as %v, %v", s, got, back, err)
+		}
+	}
+	for _, s := range []string{
+		"", "P", "PT", "P1DT", "d", "21", "21 d", "-1d", "1.5h", "1h1h", "1m1h", "P1Y", "P1M", "P1H", "PT1D", "1y", "99999999999999d", "9223372036854775807h", "1dT1h", "p1d",
+	} {
+		if got, err := ParseDuration(s); err == nil {
+			t.Errorf("%q is %v", s, got)
+		}
+	}
+}
+
+func TestPercents(t *testing.T) {
+	for s, want := range map[string]Percent{"5%": 500, "0%": 0, "0.25%": 25, "12.5%": 1250, "100%": 10000, "150%": 15000} {
+		got, err := ParsePercent(s)
+		if err != nil || got != want || got.String() != s {
+			t.Errorf("%s: %d, %v, written %s", s, got, err, got)
+		}
+	}
+	for _, s := range []string{"", "5", "%", "-5%", "5.%", ".5%", "5.123%", "5 %", "NaN%", "1e2%"} {
+		if got, err := ParsePercent(s); err == nil {
+			t.Errorf("%q is %d", s, got)
+		}
+	}
+}
+
+func TestJSONSchema(t *testing.T) {
+	b, err := JSONSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "schema.json", string(b)+"\n")
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(retail))
+	f.Add([]byte(accounts))
+	for _, s := range []string{"", "-", "a: &a [*a]", "? x\n: y", "<<: {a: b}", "job: |\n  x", "outputs: [{partition: {count: 99999999999999999999}}]", "job: \"\\ud800\"", "%YAML 1.2\n---\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Parse("job.yaml", b)
+		if err != nil {
+			for e := range strings.SplitSeq(err.Error(), "\n") {
+				if e == "" {
+					t.Fatalf("an error without words: %q", err)
+				}
+			}
+			return
+		}
+		j, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Spec
+		if err := json.Unmarshal(j, &back); err != nil || !reflect.DeepEqual(&back, s) {
+			t.Fatalf("read back: %+v, %v; want %+v", back, err, s)
+		}
+		if s.Job == "" || len(s.Outputs) == 0 || s.Source.Event.Time == "" || s.Dataset == "" {
+			t.Fatalf("not complete: %+v", s)
+		}
+		for _, o := range s.Outputs {
+			if err := o.Scheme.Validate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzDuration(f *testing.F) {
+	for _, s := range []string{"21d", "P1DT12H", "1w2d3h4m5s6ms7us", "PT"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := ParseDuration(s)
+		if err != nil {
+			return
+		}
+		if back, err := ParseDuration(d.String()); err != nil || back != d || d < 0 {
+			t.Fatalf("%q is %d, written %s, read as %d, %v", s, int64(d), d, int64(back), err)
+		}
+	})
+}
