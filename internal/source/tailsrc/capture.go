@@ -16,6 +16,7 @@ import (
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/source"
 	"hindcast/internal/spec"
 )
 
@@ -59,8 +60,8 @@ const (
 //
 //	<prefix>/partition=P/<topic>+P+OFFSET.parquet
 //
-// The columns are [PartitionColumn], [OffsetColumn], [TimeColumn], those of Schema, all nullable, and [ErrorColumn]. A value that cannot be read
-// exactly is a row whose error column says why.
+// The columns are [source.CapturedColumns], those of Schema, all nullable, and [source.ErrorColumn], which is null where the value was
+// read. A value that cannot be read exactly is a row of nulls whose error says why.
 //
 // Capturing again after a failure writes the same objects, whoever else does the same: it reads the segments that are there and
 // asks the brokers for the rest only. ErrChanged means that the range is no longer what was pinned; a segment with other
@@ -249,7 +250,7 @@ func (c *capture) flush(ctx context.Context) error {
 func (c *capture) encode() ([]byte, error) {
 	var buf bytes.Buffer
 	w, err := parquetfile.NewWriter(&buf, c.schema, parquetfile.WriterOptions{
-		RowGroupRows: c.RowGroupRows, Encodings: map[string]parquetfile.Encoding{OffsetColumn: parquetfile.Delta},
+		RowGroupRows: c.RowGroupRows, Encodings: map[string]parquetfile.Encoding{source.CapturedColumns.Offset: parquetfile.Delta},
 	})
 	if err != nil {
 		return nil, err

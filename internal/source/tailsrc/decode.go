@@ -10,15 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hindcast/internal/record"
-)
-
-// The columns of a captured segment beside the event's: where the record lay, and why its value could not be read.
-const (
-	PartitionColumn = "kafka_partition"
-	OffsetColumn    = "kafka_offset"
-	TimeColumn      = "kafka_timestamp"
-	// ErrorColumn is null where the value was read. Where it is not, the event's columns are null.
-	ErrorColumn = "hindcast_error"
+	"hindcast/internal/source"
 )
 
 // kafkaColumns is how many columns stand before the event's.
@@ -27,11 +19,11 @@ const kafkaColumns = 3
 // captured returns the columns of a captured segment of events with the given columns.
 func captured(event record.Schema) (record.Schema, error) {
 	out := record.Schema{
-		{Name: PartitionColumn, Kind: record.Int64},
-		{Name: OffsetColumn, Kind: record.Int64},
-		{Name: TimeColumn, Kind: record.Timestamp},
+		{Name: source.CapturedColumns.Partition, Kind: record.Int64},
+		{Name: source.CapturedColumns.Offset, Kind: record.Int64},
+		{Name: source.CapturedColumns.Time, Kind: record.Timestamp},
 	}
-	for _, f := range append(event[:len(event):len(event)], record.Field{Name: ErrorColumn, Kind: record.String}) {
+	for _, f := range append(event[:len(event):len(event)], record.Field{Name: source.ErrorColumn, Kind: record.String}) {
 		if out.Index(f.Name) >= 0 {
 			return nil, fmt.Errorf("the event has a column %q twice, or it is one of Hindcast's own", f.Name)
 		}
@@ -120,7 +112,7 @@ func setNull(c *record.Column, row int, null bool) {
 	}
 }
 
-// decode fills cells. The error is for people: it goes into ErrorColumn.
+// decode fills cells. The error is for people: it goes into [source.ErrorColumn].
 func (r *rows) decode(value []byte) error {
 	clear(r.cells)
 	if value == nil {

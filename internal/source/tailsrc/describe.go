@@ -9,6 +9,7 @@ import (
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/source"
 	"hindcast/internal/unit"
 )
 
@@ -39,7 +40,7 @@ func (c *capture) describe(info blob.Info, data []byte, first int64) (*plan.Segm
 }
 
 func (c *capture) describeGroup(f *parquetfile.File, i int, group *plan.RowGroup, s *plan.Segment) error {
-	columns := []string{PartitionColumn, OffsetColumn, TimeColumn}
+	columns := []string{source.CapturedColumns.Partition, source.CapturedColumns.Offset, source.CapturedColumns.Time}
 	if c.EventTime != "" {
 		columns = append(columns, c.EventTime)
 	}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,11 +15,10 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"hindcast/internal/blob"
-	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/sample"
+	"hindcast/internal/source"
 	"hindcast/internal/source/embedded"
 	"hindcast/internal/spec"
 	"hindcast/internal/testenv"
@@ -42,10 +43,7 @@ func TestRetailTail(t *testing.T) {
 	if !reflect.DeepEqual(pinned.Tails, want) {
 		t.Fatalf("pinned %+v, want %+v", pinned.Tails, want)
 	}
-	var event record.Schema
-	for _, f := range sample.Schema()[kafkaColumns:] {
-		event = append(event, f)
-	}
+	event := sample.Schema()[kafkaColumns:]
 	store := newStore()
 	got := map[string]map[string]any{}
 	began := time.Now()
@@ -61,15 +59,29 @@ func TestRetailTail(t *testing.T) {
 		segments = append(segments, part...)
 	}
 	t.Logf("captured in %v", time.Since(began))
+	var inputs []plan.Input
 	for _, s := range segments {
 		if s.Offsets != nil || len(s.RowGroups) != 1 || !s.RowGroups[0].Timed {
 			t.Errorf("segment %+v, want one dense and timed group", s)
 		}
-		data, _, err := blob.ReadAll(t.Context(), store, s.Key)
+		inputs = append(inputs, plan.Input{
+			Partition: s.Partition, Segment: s.Key, ETag: s.ETag, Size: s.Size, Captured: true, RowGroups: []int{0}, Rows: s.Rows,
+		})
+	}
+	in, err := source.Open(t.Context(), source.Stores{Captured: store}, inputs, event, spec.KafkaColumns{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for {
+		p, b, err := in.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		readRows(t, data, got)
+		readRows(event, p, b, got)
 	}
 
 	f, err := os.Open(file)
@@ -99,9 +111,7 @@ func TestRetailTail(t *testing.T) {
 			t.Fatal(err)
 		}
 		line.Value["occurred_at"] = at.UnixMicro()
-		line.Value[TimeColumn] = line.Timestamp * 1000
-		line.Value[PartitionColumn], line.Value[OffsetColumn] = line.Partition, line.Offset
-		line.Value[ErrorColumn] = nil
+		line.Value["timestamp"], line.Value[source.ErrorColumn] = line.Timestamp*1000, nil
 		if a, b := fmt.Sprint(row), fmt.Sprint(line.Value); a != b {
 			t.Fatalf("partition %d, offset %d: captured %s, want %s", line.Partition, line.Offset, a, b)
 		}
@@ -111,33 +121,24 @@ func TestRetailTail(t *testing.T) {
 	}
 }
 
-// readRows adds the rows of a file to out, by partition and offset.
-func readRows(t *testing.T, data []byte, out map[string]map[string]any) {
-	t.Helper()
-	f, err := parquetfile.Open(bytes.NewReader(data), int64(len(data)), "segment")
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := f.Read(parquetfile.ReadOptions{})
-	for {
-		b, err := in.Next()
-		if err != nil {
-			return
-		}
-		for row := range b.Len {
-			v := map[string]any{}
-			for i, field := range f.Schema() {
-				c := &b.Columns[i]
-				switch {
-				case c.Nulls.Get(row):
-					v[field.Name] = nil
-				case field.Kind == record.String:
-					v[field.Name] = string(c.Strings.At(row))
-				default:
-					v[field.Name] = c.Int64s[row]
-				}
+// readRows adds a batch's rows to out, by partition and offset.
+func readRows(event record.Schema, partition int32, b *record.Batch, out map[string]map[string]any) {
+	for row := range b.Len {
+		v := map[string]any{"timestamp": b.RecordTimes[row]}
+		for i, c := range b.Columns {
+			name := source.ErrorColumn
+			if i < len(event) {
+				name = event[i].Name
 			}
-			out[fmt.Sprint(v[PartitionColumn], "/", v[OffsetColumn])] = v
+			switch {
+			case c.Nulls.Get(row):
+				v[name] = nil
+			case c.Kind == record.String:
+				v[name] = string(c.Strings.At(row))
+			default:
+				v[name] = c.Int64s[row]
+			}
 		}
+		out[fmt.Sprint(partition, "/", b.Offsets[row])] = v
 	}
 }
