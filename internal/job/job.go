@@ -77,30 +77,36 @@ func (j Job) Files() fs.FS { return j.files[0] }
 // Outputs returns the tables and their transforms.
 func (j Job) Outputs() Outputs { return maps.Clone(j.outputs) }
 
-// Digest identifies the job's code: a SHA-256 over its Go files but for tests. A run goes on only with the code that it began with.
-func (j Job) Digest() (string, error) {
-	h := sha256.New()
-	found := false
+// Code returns the job's Go files but for tests: what [Job.Digest] covers. Names begin with the number of the folder, 0 for the job's own.
+func (j Job) Code() (map[string][]byte, error) {
+	out := map[string][]byte{}
 	for i, files := range j.files {
 		err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
 				return err
 			}
-			b, err := fs.ReadFile(files, name)
-			if err != nil {
-				return err
-			}
-			found = true
-			sum := sha256.Sum256(b)
-			fmt.Fprintf(h, "%d %q %x\n", i, name, sum)
-			return nil
+			out[fmt.Sprintf("%d/%s", i, name)], err = fs.ReadFile(files, name)
+			return err
 		})
 		if err != nil {
-			return "", fmt.Errorf("digest of job %s: %w", j.folder, err)
+			return nil, fmt.Errorf("read code of job %s: %w", j.folder, err)
 		}
 	}
-	if !found {
+	return out, nil
+}
+
+// Digest identifies the job's code: "sha256:" and hex digits. A run goes on only with the code that it began with.
+func (j Job) Digest() (string, error) {
+	code, err := j.Code()
+	if err != nil {
+		return "", err
+	}
+	if len(code) == 0 {
 		return "", fmt.Errorf("digest of job %s: no Go file among its files: add *.go to its go:embed line", j.folder)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(code)) {
+		fmt.Fprintf(h, "%q %x\n", name, sha256.Sum256(code[name]))
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
