@@ -68,6 +68,25 @@ func TestDigestsCoverAllCode(t *testing.T) {
 	}
 }
 
+// What a transform may import: nothing here can read a clock, draw at random, or reach out of the process. From package time
+// it takes types and arithmetic; that it does not take time.Now is for the linter to see.
+var allowed = []string{
+	"bytes", "cmp", "embed", "errors", "fmt", "maps", "math", "math/big", "math/bits", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode",
+	"unicode/utf8", "hindcast/internal/job",
+}
+
+func TestJobsImportOnlyWhatIsPure(t *testing.T) {
+	for _, j := range jobs.All() {
+		for _, file := range sources(t, j.Folder(), map[string]bool{}) {
+			for _, path := range imports(t, file) {
+				if !slices.Contains(allowed, path) && !strings.HasPrefix(path, "hindcast/jobs/") {
+					t.Errorf("%s imports %s: a transform is a pure function of its events", file, path)
+				}
+			}
+		}
+	}
+}
+
 // sources returns the Go files, without tests, of a folder here and of those that it imports.
 func sources(t *testing.T, folder string, done map[string]bool) []string {
 	t.Helper()
@@ -81,19 +100,28 @@ func sources(t *testing.T, folder string, done map[string]bool) []string {
 	}
 	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.go") })
 	for _, file := range slices.Clone(files) {
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, i := range f.Imports {
-			path, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, path := range imports(t, file) {
 			if other, ok := strings.CutPrefix(path, "hindcast/jobs/"); ok {
 				files = append(files, sources(t, other, done)...)
 			}
 		}
 	}
 	return files
+}
+
+func imports(t *testing.T, file string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, i := range f.Imports {
+		path, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, path)
+	}
+	return out
 }

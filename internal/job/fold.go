@@ -138,7 +138,7 @@ func (r *foldRunner[E, S]) apply(b block[E], i int, out *Outcome) (next int, err
 		next = i + 1
 		failure := panicError(calling, v)
 		if state != nil && r.deep {
-			err = fmt.Errorf("row %d: %w: the state of its key may be half changed, and %s holds maps or slices that cannot be put back", b.rows[i], failure, r.row.name)
+			err = &Failure{b.rows[i], fmt.Errorf("%w: the state of its key may be half changed, and %s holds maps or slices that cannot be put back", failure, r.row.name)}
 			return
 		}
 		if state != nil {
@@ -187,7 +187,7 @@ func (r *foldRunner[E, S]) apply(b block[E], i int, out *Outcome) (next int, err
 				slot = int32(r.bucket(r.bucketValue()))
 			}
 			if slot < 0 || int(slot) >= r.slots {
-				return i, fmt.Errorf("row %d belongs to slot %d of %d", b.rows[i], slot, r.slots)
+				return i, &Failure{b.rows[i], fmt.Errorf("it belongs to slot %d of %d", slot, r.slots)}
 			}
 			for k := range r.row.keys {
 				f := &r.row.fields[k]

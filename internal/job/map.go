@@ -130,7 +130,7 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 		unfit, err := r.keep(slot)
 		switch {
 		case err != nil:
-			return i, fmt.Errorf("row %d: %w", b.rows[i], err)
+			return i, &Failure{b.rows[i], err}
 		case unfit != nil:
 			out.Failures = append(out.Failures, Failure{b.rows[i], unfit})
 		case len(r.emitted) == 0:
@@ -152,7 +152,7 @@ func (r *mapRunner[E, R]) keep(slot int32) (unfit, err error) {
 			to = r.bucket(r.scratch)
 		}
 		if to < 0 || to >= len(r.slots) {
-			return nil, fmt.Errorf("slot %d of %d", to, len(r.slots))
+			return nil, fmt.Errorf("it belongs to slot %d of %d", to, len(r.slots))
 		}
 		if unfit := r.slots[to].add(&r.row, p); unfit != nil {
 			r.takeBack(slot, n)

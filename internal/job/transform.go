@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"io"
 
 	"hindcast/internal/record"
@@ -61,8 +62,12 @@ type Outcome struct {
 	Failures []Failure
 }
 
-// Failure is an event that the transform could not take.
+// Failure is an event that the transform could not take. As the error of [Runner.Add] it says which event voids the computation.
 type Failure struct {
 	Row int32 // in the batch
 	Err error
 }
+
+func (f *Failure) Error() string { return fmt.Sprintf("row %d: %v", f.Row, f.Err) }
+
+func (f *Failure) Unwrap() error { return f.Err }

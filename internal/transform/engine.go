@@ -114,6 +114,9 @@ func (e *engine) add(partition int32, b *record.Batch) error {
 			return fmt.Errorf("topic partition %d: column %s is %s in a batch, not %s", partition, f.Name, b.Columns[i].Kind, f.Kind)
 		}
 	}
+	if b.Columns[len(e.c.Columns)].Kind != record.String {
+		return fmt.Errorf("topic partition %d: the last column of a batch is not the strings of %s", partition, ErrorColumn)
+	}
 	if len(b.Offsets) != b.Len {
 		return fmt.Errorf("topic partition %d: a batch of %d rows has %d offsets", partition, b.Len, len(b.Offsets))
 	}
@@ -186,7 +189,7 @@ func (e *engine) addRun(partition int32, origin Origin, b *record.Batch, from, t
 	}
 	for i, out := range e.outputs {
 		if err := e.apply(run, i, b); err != nil {
-			return fmt.Errorf("table %s: topic partition %d, offsets %d to %d: %w", out.Table, partition, b.Offsets[from], b.Offsets[to-1], err)
+			return fmt.Errorf("table %s: %w", out.Table, err)
 		}
 	}
 	e.tellDead()
@@ -371,6 +374,10 @@ func (e *engine) apply(run *run, output int, b *record.Batch) error {
 		slots = nil
 	}
 	if err := out.runner.Add(&out.view, e.rows, slots, &out.outcome); err != nil {
+		var at *job.Failure
+		if errors.As(err, &at) && int(at.Row) < b.Len {
+			return fmt.Errorf("%s: %w", Position{run.partition, b.Offsets[at.Row]}, at.Err)
+		}
 		return err
 	}
 	o := &out.outcome
@@ -437,10 +444,19 @@ func (e *engine) drainSlot(out *output, slot int, label string) error {
 	if !ok {
 		return nil // no rows, no file
 	}
-	return e.c.Sink(out.Table, label, func(yield func(*record.Batch, error) bool) {
+	sunk := e.c.Sink(out.Table, label, func(yield func(*record.Batch, error) bool) {
 		for ; ok && yield(b, err) && err == nil; b, err, ok = next() {
 		}
 	})
+	switch {
+	case sunk != nil:
+		return sunk
+	case err != nil:
+		return err
+	case ok:
+		return errors.New("the sink did not take all rows")
+	}
+	return nil
 }
 
 // result returns the account so far.

@@ -148,7 +148,7 @@ type Result struct {
 	Fingerprints []uint64 `json:"-"`
 }
 
-// ForShard describes the work of a shard of p. Columns, Sink, and what concerns laps are set; the caller sets the rest.
+// ForShard describes the work of a shard of p. The caller adds Sink, Fingerprints, and what concerns laps.
 func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) {
 	columns, err := job.Columns(p.Spec, outputs)
 	if err != nil {

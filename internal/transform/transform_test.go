@@ -592,6 +592,25 @@ func TestErrorsEndTheShard(t *testing.T) {
 	if !errors.Is(err, want) || !strings.Contains(err.Error(), "table totals, partition all") {
 		t.Errorf("got %v", err)
 	}
+	for name, sink := range map[string]Sink{
+		"the sink did not take all rows": func(string, string, iter.Seq2[*record.Batch, error]) error { return nil },
+	} {
+		r = &reader{rng: rand.New(rand.NewPCG(1, 0)), events: log}
+		if _, err := Run(t.Context(), r, small(sink)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+	torn := small(nil)
+	apply := func(t *total, e *in) {
+		if t.Seen.Add(e.N); t.Seen.Has(13) {
+			panic("thirteen")
+		}
+	}
+	torn.Outputs[0].Transform = job.Fold[in, total]{Key: func(e *in) total { return total{Key: e.Key} }, Apply: apply}
+	r = &reader{rng: rand.New(rand.NewPCG(1, 0)), events: []event{{partition: 3, offset: 7, id: "a", key: "k"}, {partition: 3, offset: 9, id: "b", key: "k", n: 13}}}
+	if _, err := Run(t.Context(), r, torn); err == nil || !strings.HasPrefix(err.Error(), "table totals: partition 3, offset 9: Apply panicked at transform/transform_test.go:") {
+		t.Errorf("got %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r = &reader{rng: rand.New(rand.NewPCG(1, 0)), events: log}
