@@ -365,7 +365,7 @@ func Diff(before, after *Manifest) map[string][]string {
 		if !ok {
 			t = before.Tables[name]
 		}
-		slices.SortFunc(labels, t.Schema.compare)
+		slices.SortFunc(labels, t.Schema.Compare)
 	}
 	return out
 }

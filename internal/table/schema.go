@@ -110,8 +110,8 @@ func (s Schema) checkLabel(label string) error {
 	return err
 }
 
-// compare orders names of partitions as readers see them: by time, or by bucket.
-func (s Schema) compare(a, b string) int {
+// Compare orders names of partitions as readers see them: by time, or by bucket.
+func (s Schema) Compare(a, b string) int {
 	_, x, _ := strings.Cut(a, "=")
 	_, y, _ := strings.Cut(b, "=")
 	return s.Scheme.Compare(x, y)

@@ -133,5 +133,5 @@ func (s *Snapshot) Files(name string) ([]Served, error) {
 
 // Order is the names of a table's partitions in the order of readers: by time, or by bucket.
 func (t Table) Order() []string {
-	return slices.SortedFunc(maps.Keys(t.Partitions), t.Schema.compare)
+	return slices.SortedFunc(maps.Keys(t.Partitions), t.Schema.Compare)
 }

@@ -1,0 +1,129 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/partition"
+	"hindcast/internal/plan"
+	"hindcast/internal/spec"
+	"hindcast/internal/table"
+	"hindcast/internal/transform"
+)
+
+// Inputs is all that checks look at.
+type Inputs struct {
+	Candidate *table.Candidate
+	// Dataset is where the candidate's files lie.
+	Dataset blob.Store
+	// Base is the version that the candidate was made for; nil where there was none.
+	Base   *table.Snapshot
+	Checks spec.Checks
+	// Canaries are the files that the checks name.
+	Canaries []Canaries
+
+	// Accounts has one entry for each table, topic partition and origin.
+	Accounts []Account
+	// DeadLetters and Conflicts are how many the shards found, and the first of them.
+	DeadLetters      int64
+	FirstDeadLetters []transform.DeadLetter
+	Conflicts        int64
+	FirstConflicts   []transform.Conflict
+	// IDs are the event ids of shards in which one id may turn up again: those of tables cut by time, where events are deduped.
+	IDs []ShardIDs
+}
+
+// Canaries is a CSV file of rows whose right values are known independently.
+type Canaries struct {
+	Name string
+	Data string
+}
+
+// Account says what became of the offsets of one topic partition and origin, for
+// one table. Every offset of the read range is counted once.
+type Account struct {
+	transform.Count
+	// Offsets is how many the read range has here.
+	Offsets int64 `json:"offsets"`
+	// Skipped are those that no shard read: provably outside the window, or without
+	// a record (markers, compaction, accepted gaps). SkippedFor is how many for which reason.
+	Skipped    int64                     `json:"skipped,omitempty"`
+	SkippedFor map[plan.SkipReason]int64 `json:"skipped_for,omitempty"`
+}
+
+// ShardIDs are the fingerprints of a shard's event ids; see [transform.Result].
+type ShardIDs struct {
+	Shard string
+	// Scheme is that of the shard's tables. An id must not be in two shards of one scheme.
+	Scheme partition.Scheme
+	// Open gives them as 8 bytes each, little-endian, ascending.
+	Open func(ctx context.Context) (io.ReadCloser, error)
+}
+
+// one is a check: its name in verdicts, and how it is made. An error means that it could not be made, and says nothing of the candidate.
+type one struct {
+	name string
+	run  func(ctx context.Context, e *evidence) (Result, error)
+}
+
+// all are the checks, in the order of the verdict.
+func all() []one {
+	return []one{
+		{"input", input},
+		{"dead-letters", deadLetters},
+		{"ids", ids},
+		{"files", files},
+		{"keys", keys},
+		{"rows", rows},
+		{"canaries", canaries},
+		{"emptied", emptied},
+	}
+}
+
+// evidence is what the checks share: their inputs, and the candidate as it was read back.
+type evidence struct {
+	Inputs
+	canaries *canaryBook
+	back     readBack
+}
+
+// Run makes all checks. An error means that they could not be made: it may be tried again.
+func Run(ctx context.Context, in Inputs) (Verdict, error) {
+	digest, err := in.Candidate.Digest()
+	if err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Run: in.Candidate.Run, Candidate: digest}
+	if (in.Base == nil) != (in.Candidate.Base == nil) || in.Base != nil && in.Base.Ref != *in.Candidate.Base {
+		return Verdict{}, fmt.Errorf("check run %s: the base is not the one that the candidate was made for", v.Run)
+	}
+	e := &evidence{Inputs: in, canaries: readCanaries(in)}
+	if e.back, err = readCandidate(ctx, in, e.canaries); err != nil {
+		return Verdict{}, fmt.Errorf("check run %s: read its candidate: %w", v.Run, err)
+	}
+	for _, c := range all() {
+		r, err := c.run(ctx, e)
+		if err != nil {
+			return Verdict{}, fmt.Errorf("check run %s: %s: %w", v.Run, c.name, err)
+		}
+		r.Check = c.name
+		v.Results = append(v.Results, r)
+	}
+	return v, nil
+}
+
+// count writes n with its digits in groups, as "544,617".
+func count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := 0
+	if n < 0 {
+		sign = 1
+	}
+	for at := len(s) - 3; at > sign; at -= 3 {
+		s = s[:at] + "," + s[at:]
+	}
+	return s
+}

@@ -1,0 +1,133 @@
+package check
+
+import (
+	"bufio"
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ids asks that no event id came with two contents: within a shard, where both contents were seen, or in two
+// shards of one scheme, which only an event that changed its time can be in.
+func ids(ctx context.Context, e *evidence) (Result, error) {
+	r := Result{Status: OK, Total: e.Conflicts}
+	for _, c := range e.FirstConflicts[:min(len(e.FirstConflicts), MaxFindings)] {
+		differs := ""
+		if c.Column != "" {
+			differs = "; they differ in " + c.Column
+		}
+		r.Findings = append(r.Findings, fmt.Sprintf("id %q is at %s and, with other contents, at %s%s", c.ID, c.First, c.Second, differs))
+	}
+	seen, err := acrossShards(ctx, e.IDs, &r)
+	if err != nil {
+		return Result{}, err
+	}
+	r.Figures = map[string]int64{"compared": seen, "conflicts": r.Total}
+	if r.Total == 0 {
+		r.Summary = "No event id came with two contents."
+		return r, nil
+	}
+	r.Status = Fail
+	r.Summary = fmt.Sprintf("%s event ids came with two contents: which is right cannot be known.", count(r.Total))
+	r.Do = "Find out what writes an id twice. If an event may be written again with changes, name another column as the event's id."
+	return r, nil
+}
+
+// acrossShards merges the shards' sorted ids, scheme by scheme.
+func acrossShards(ctx context.Context, shards []ShardIDs, r *Result) (seen int64, err error) {
+	var open []io.Closer
+	defer func() {
+		for _, c := range open {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	var h idHeap
+	for _, s := range shards {
+		body, err := s.Open(ctx)
+		if err != nil {
+			return 0, err
+		}
+		open = append(open, body)
+		in := &idStream{ShardIDs: s, name: s.Scheme.String() + " " + s.Shard, r: bufio.NewReaderSize(body, 64<<10)}
+		more, err := in.next()
+		if err != nil {
+			return 0, err
+		}
+		if more {
+			h = append(h, in)
+		}
+	}
+	heap.Init(&h)
+	var last *idStream // the shard that had the id before
+	var lastID uint64
+	for len(h) > 0 {
+		in := h[0]
+		if seen++; seen%(1<<16) == 0 && ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		if last != nil && in != last && in.id == lastID && in.Scheme == last.Scheme {
+			r.find("one event id is in the shards %s and %s, so it came with two event times", last.Shard, in.Shard)
+		}
+		last, lastID = in, in.id
+		more, err := in.next()
+		if err != nil {
+			return 0, err
+		}
+		if more {
+			heap.Fix(&h, 0)
+		} else {
+			heap.Pop(&h)
+		}
+	}
+	return seen, nil
+}
+
+type idStream struct {
+	ShardIDs
+	name string // of its scheme, then its shard
+	r    *bufio.Reader
+	id   uint64
+}
+
+func (s *idStream) next() (more bool, err error) {
+	var b [8]byte
+	if _, err := io.ReadFull(s.r, b[:]); err == io.EOF {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("event ids of shard %s: %w", s.Shard, err)
+	}
+	id := binary.LittleEndian.Uint64(b[:])
+	if id < s.id {
+		return false, fmt.Errorf("event ids of shard %s: they are not sorted", s.Shard)
+	}
+	s.id = id
+	return true, nil
+}
+
+// idHeap orders streams by scheme within equal ids, so that those of one scheme are neighbours, and then by shard.
+type idHeap []*idStream
+
+func (h idHeap) Len() int { return len(h) }
+
+func (h idHeap) Less(i, j int) bool {
+	if h[i].id != h[j].id {
+		return h[i].id < h[j].id
+	}
+	return h[i].name < h[j].name
+}
+
+func (h idHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *idHeap) Push(x any) { *h = append(*h, x.(*idStream)) }
+
+// Pop implements heap.Interface.
+func (h *idHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
+}
