@@ -180,7 +180,7 @@ type Engine struct {
 	// definition allows; 0: only the definition and AWS's limits (40 inline, 10,000 distributed).
 	MaxParallel int
 
-	// Seed varies the jitter of retries and States.MathRandom without a seed of its own.
+	// Seed varies the jitter of retries.
 	Seed uint64
 
 	observing sync.Mutex

@@ -111,13 +111,12 @@ func (e *Engine) observe(ev Event) {
 	e.Observe(ev)
 }
 
-// random returns a source of random bits that depends on the seed and on what it is for
-// only, so that what is derived from it is the same after an interruption.
-func (e *Engine) random(purpose ...any) *rand.Rand {
+// derived returns random bits that depend on what they are for only: what is made of them
+// is the same after an interruption.
+func derived(purpose ...any) *rand.Rand {
 	h := fnv.New128a()
-	fmt.Fprint(h, e.Seed)
 	for _, p := range purpose {
-		fmt.Fprintf(h, "\x00%v", p)
+		fmt.Fprintf(h, "%v\x00", p)
 	}
 	var seed [32]byte
 	h.Sum(seed[:0])

@@ -67,6 +67,9 @@ func (x *execution) resume(ctx context.Context, m *Machine) (Result, error) {
 	if first.Type != ExecutionStarted {
 		return Result{}, fmt.Errorf("event 1 is %s: %w", first.Type, errDiverged)
 	}
+	if first.Machine != x.machineARN {
+		return Result{}, fmt.Errorf("%w (its machine is %s, not %s)", ErrDefinitionChanged, x.machineARN, first.Machine)
+	}
 	if first.Definition != m.SHA256 {
 		return Result{}, fmt.Errorf("%w (it has SHA-256 %.12s…, not %.12s…)", ErrDefinitionChanged, m.SHA256, first.Definition)
 	}

@@ -161,7 +161,7 @@ func (f *frame) eval(e expr.Expr, field string, input any) (any, error) {
 // assigned evaluates an Assign field.
 func (f *frame) assigned(t *expr.Template, input any) (map[string]any, error) {
 	if t == nil {
-		return nil, nil //nolint:nilnil // no variables are assigned
+		return nil, nil // no variables are assigned
 	}
 	v, err := f.fill(t, input)
 	if err != nil {

@@ -163,6 +163,9 @@ func (l *loader) decode(b []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	v, err := l.value(dec, "")
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the definition ends here, within a value")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("at byte %d: %w", dec.InputOffset(), err)
 	}

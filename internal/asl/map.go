@@ -298,7 +298,7 @@ type batches struct {
 // evaluate evaluates the limits and BatchInput.
 func (b *itemBatcher) evaluate(f *frame, input any) (*batches, error) {
 	if b == nil {
-		return nil, nil //nolint:nilnil // no batches
+		return nil, nil // no batches
 	}
 	out := &batches{items: 100_000_000, bytes: MaxPayload}
 	for _, t := range []struct {

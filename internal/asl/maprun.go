@@ -53,7 +53,7 @@ func (st *mapState) runDistributed(
 	if err != nil {
 		return nil, false, err
 	}
-	r.id = expr.UUID(f.x.engine.random("maprun", f.x.arn, f.id, attempt).Uint64)
+	r.id = expr.UUID(derived("maprun", f.x.arn, f.id, attempt).Uint64)
 	r.arn = arn("mapRun", fmt.Sprintf("%s/%s:%s", f.x.machine.Name, st.label, r.id))
 	r.name = HistoryName{f.x.name, fmt.Sprintf("%s%s-%d", f.x.level, st.label, began.ID)}
 	if _, err := f.emit(Event{Type: MapRunStarted, State: f.state.name, MapRun: r.arn}); err != nil {
@@ -149,7 +149,7 @@ func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64
 	}
 	r.children = make([]child, len(r.inputs))
 	for i := range r.children {
-		r.children[i].name = expr.UUID(r.x.engine.random("child", r.arn, i).Uint64)
+		r.children[i].name = expr.UUID(derived("child", r.arn, i).Uint64)
 	}
 	recording, err := r.open(ctx)
 	if err != nil {

@@ -125,8 +125,15 @@ func (f *frame) attempts(
 ) (any, error) {
 	counts := make([]int64, len(p.retry))
 	for n := 0; ; n++ {
-		result, inside, err := attempt(n)
 		var failure *Error
+		var result any
+		var inside bool
+		var err error
+		if f.peek() == NoteRetry { // the attempt failed before it made an event
+			err = &Error{f.past[0].Error, f.past[0].Cause}
+		} else {
+			result, inside, err = attempt(n)
+		}
 		if err == nil || !errors.As(err, &failure) {
 			return result, err
 		}
@@ -160,7 +167,7 @@ func (f *frame) delay(r *retrier, count int64, n int) time.Duration {
 	}
 	seconds := min(r.interval*math.Pow(r.backoff, float64(count)), limit)
 	if r.jitter {
-		seconds *= f.x.engine.random("retry", f.x.arn, f.id, n).Float64()
+		seconds *= derived("retry", f.x.engine.Seed, f.x.arn, f.id, n).Float64()
 	}
 	return time.Duration(seconds * float64(time.Second))
 }

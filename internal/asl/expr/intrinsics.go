@@ -1,8 +1,8 @@
 package expr
 
 import (
-	"crypto/md5"  //nolint:gosec // the language has it
-	"crypto/sha1" //nolint:gosec // the language has it
+	"crypto/md5"  // the language has it
+	"crypto/sha1" // the language has it
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -263,9 +263,9 @@ func hashOf(args []any, _ *Env) (any, error) {
 	var h hash.Hash
 	switch algorithm {
 	case "MD5":
-		h = md5.New() //nolint:gosec // asked for by name
+		h = md5.New() // asked for by name
 	case "SHA-1":
-		h = sha1.New() //nolint:gosec // asked for by name
+		h = sha1.New() // asked for by name
 	case "SHA-256":
 		h = sha256.New()
 	case "SHA-384":
@@ -307,7 +307,7 @@ func stringToJSON(args []any, _ *Env) (any, error) {
 		return nil, err
 	}
 	if strings.TrimSpace(s) == "" {
-		return nil, nil //nolint:nilnil // null is the value of an empty text
+		return nil, nil // null is the value of an empty text
 	}
 	return Decode([]byte(s))
 }

@@ -128,19 +128,16 @@ func (t *Template) Eval(env *Env) (any, error) {
 	return t.literal, nil
 }
 
-// Static returns the value at the end of the names if it is a literal of the template.
-func (t *Template) Static(names ...string) (any, bool) {
-	for _, name := range names {
-		member, ok := t.object[name]
-		if !ok {
-			return nil, false
-		}
-		t = &member
-	}
-	if t.expr != nil || t.list != nil || t.object != nil {
+// Static returns a member of an object template if it is a literal; t may be nil.
+func (t *Template) Static(name string) (any, bool) {
+	if t == nil {
 		return nil, false
 	}
-	return t.literal, true
+	member, ok := t.object[name]
+	if !ok || member.expr != nil || member.list != nil || member.object != nil {
+		return nil, false
+	}
+	return member.literal, true
 }
 
 // Has reports whether an object template has a member of the name.
