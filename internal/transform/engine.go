@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zeebo/xxh3"
+
 	"hindcast/internal/job"
 	"hindcast/internal/partition"
 	"hindcast/internal/plan"
@@ -34,6 +36,8 @@ type engine struct {
 	dead        record.Bitmap // rows of the batch that are dead for a table
 	buried      []DeadLetter  // of the rows at hand, as they are found
 	idBuf       []byte
+	hashes      []uint64 // of ids
+	touched     uint64   // means nothing; it is what [seen.touch] is read for
 }
 
 // output is a table at work.
@@ -306,6 +310,11 @@ func (e *engine) dedupe(run *run, b *record.Batch) {
 	columns := len(e.c.Columns)
 	contents := e.contents.of(b, columns, e.id, e.rows)
 	ids := &b.Columns[e.id]
+	e.hashes = e.hashes[:0]
+	for _, row := range e.rows {
+		e.hashes = append(e.hashes, xxh3.Hash(e.idOf(ids, int(row))))
+	}
+	e.touched += e.seen.touch(e.hashes)
 	kept := 0
 	for n, row := range e.rows {
 		at := Position{run.partition, b.Offsets[row]}
@@ -314,7 +323,7 @@ func (e *engine) dedupe(run *run, b *record.Batch) {
 			e.bury(run, at.Offset, fmt.Sprintf("column %s is null or empty: the event has no id", e.c.ID))
 			continue
 		}
-		before := e.seen.add(id, at, contents[n])
+		before := e.seen.add(id, e.hashes[n], at, contents[n])
 		switch {
 		case before == nil:
 			e.rows[kept] = row

@@ -40,9 +40,17 @@ func newSeen(rows int64) *seen {
 
 func (s *seen) id(e *seenEntry) []byte { return s.ids[e.id : e.id+int(e.idLen)] }
 
-// add returns the event that came with the id before, or remembers this one and returns nil.
-func (s *seen) add(id []byte, at Position, c content) *seenEntry {
-	hash := xxh3.Hash(id)
+// touch brings what add will look at into the cache. Loads that do not wait for each other overlap, which those of add cannot.
+func (s *seen) touch(hashes []uint64) (sum uint64) {
+	mask := uint64(len(s.index) - 1)
+	for _, h := range hashes {
+		sum += s.index[h&mask]
+	}
+	return sum
+}
+
+// add returns the event that came with the id, whose hash is XXH3, before, or remembers this one and returns nil.
+func (s *seen) add(id []byte, hash uint64, at Position, c content) *seenEntry {
 	mask := uint64(len(s.index) - 1)
 	slot := hash & mask
 	for ; s.index[slot] != 0; slot = (slot + 1) & mask {
@@ -101,7 +109,7 @@ func (s *seen) read(r *wire.Reader) {
 	for n := r.Len(); n > 0 && r.Err() == nil; n-- {
 		id := r.Bytes()
 		at := Position{int32(r.Uint()), int64(r.Uint())}
-		s.add(id, at, content{r.Fixed(), r.Fixed()})
+		s.add(id, xxh3.Hash(id), at, content{r.Fixed(), r.Fixed()})
 	}
 }
 
