@@ -1,0 +1,117 @@
+// Package cli is the command line: one file a verb. Data goes to standard output, talk to standard error.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"hindcast/internal/job"
+	"hindcast/internal/local"
+)
+
+// IO is where a command reads and writes.
+type IO struct {
+	Out, Err io.Writer
+	// Terminal says that Err is a terminal, where progress is drawn.
+	Terminal bool
+}
+
+// Std is the process's own.
+func Std() IO {
+	return IO{Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+}
+
+// Main runs the command line and returns the exit code; see [ExitCodes].
+func Main(args []string, std IO, jobs []job.Job) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, args, std, local.Options{Jobs: jobs})
+}
+
+func run(ctx context.Context, args []string, std IO, opts local.Options) int {
+	a := &app{IO: std, opts: opts}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(std.Out)
+	root.SetErr(std.Err)
+	err := root.ExecuteContext(ctx)
+	if a.ws != nil {
+		err = errors.Join(err, a.ws.Close())
+	}
+	if err == nil {
+		return 0
+	}
+	code := exitCode(err)
+	if a.json {
+		_ = json.NewEncoder(std.Out).Encode(map[string]any{"error": err.Error(), "exit": code}) // the exit code tells as well
+	}
+	fmt.Fprintf(std.Err, "hindcast: %v\n", err)
+	return code
+}
+
+// app is what the verbs share.
+type app struct {
+	IO
+	opts      local.Options
+	workspace string
+	json      bool
+	ws        *local.Workspace
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hindcast",
+		Short: "Recompute weeks of history into a new version, prove it, and swap it in",
+		Long: `Hindcast recomputes a window of a topic's history with a corrected job, writes the
+result beside what is served, checks it, and moves one pointer. Rollback moves it back.
+
+Begin with: hindcast demo
+
+` + ExitCodes,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&a.workspace, "workspace", ".hindcast", "folder that holds runs and datasets")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print data as JSON")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	for _, cmd := range []*cobra.Command{
+		a.demoCmd(), a.jobsCmd(), a.planCmd(), a.runCmd(), a.runsCmd(), a.statusCmd(), a.resumeCmd(),
+		a.abortCmd(), a.promoteCmd(), a.rollbackCmd(), a.tableCmd(),
+	} {
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// open opens the workspace, once.
+func (a *app) open(ctx context.Context) (*local.Workspace, error) {
+	if a.ws != nil {
+		return a.ws, nil
+	}
+	ws, err := local.Open(ctx, a.workspace, a.opts)
+	a.ws = ws
+	return ws, err
+}
+
+// print writes v as JSON if that was asked for, and text otherwise.
+func (a *app) print(v any, text func(w io.Writer)) error {
+	if !a.json {
+		text(a.Out)
+		return nil
+	}
+	e := json.NewEncoder(a.Out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func (a *app) say(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/job"
+	"hindcast/internal/local"
+	"hindcast/internal/testenv"
+	"hindcast/jobs"
+)
+
+// The test binary is the program, too: with this in the environment it runs the command line.
+const asProgram = "HINDCAST_TEST_PROGRAM"
+
+// crashAt, in the environment of the program, kills it at a durable effect: 1 is before the first, 2 after it, 3 before the second ...
+const crashAt = "HINDCAST_TEST_CRASH_AT"
+
+// changedCode, in the environment of the program, makes it another program.
+const changedCode = "HINDCAST_TEST_CHANGED_CODE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) == "" {
+		os.Exit(m.Run())
+	}
+	opts := local.Options{Jobs: jobs.All()}
+	if os.Getenv(changedCode) != "" {
+		for i, j := range opts.Jobs {
+			opts.Jobs[i] = j.With(fstest.MapFS{"changed.go": {Data: []byte("package changed")}})
+		}
+	}
+	if at, err := strconv.ParseInt(os.Getenv(crashAt), 10, 64); err == nil {
+		var n atomic.Int64
+		crash := func() error {
+			if n.Add(1) == at {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {} // it has no other end
+			}
+			return nil
+		}
+		opts.Wrap = func(s blob.Store) blob.Store { return blob.Hook(s, func(blob.Op) error { return crash() }) }
+		opts.WrapHistory = func(bool) error { return crash() }
+	}
+	os.Exit(run(context.Background(), os.Args[1:], Std(), opts))
+}
+
+// result is what a command left.
+type result struct {
+	code     int
+	out, err string
+}
+
+// hindcast runs the command line in this process.
+func hindcast(t *testing.T, args ...string) result {
+	t.Helper()
+	return hindcastWith(t, jobs.All(), args...)
+}
+
+func hindcastWith(t *testing.T, list []job.Job, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), args, IO{Out: &out, Err: &errs}, local.Options{Jobs: list})
+	return result{code, out.String(), errs.String()}
+}
+
+// ok asks for exit code 0.
+func (r result) ok(t *testing.T) result {
+	t.Helper()
+	return r.exits(t, 0)
+}
+
+func (r result) exits(t *testing.T, code int) result {
+	t.Helper()
+	if r.code != code {
+		t.Fatalf("exit code %d, expected %d\nstdout:\n%s\nstderr:\n%s", r.code, code, r.out, r.err)
+	}
+	return r
+}
+
+// status decodes what run, resume and status print with --json.
+func (r result) status(t *testing.T) local.Status {
+	t.Helper()
+	var s local.Status
+	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
+		t.Fatalf("%v in:\n%s\nstderr:\n%s", err, r.out, r.err)
+	}
+	return s
+}
+
+// program prepares the command line as a process of its own, with further environment.
+func program(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	cmd.Dir = testenv.Root(t)
+	return cmd
+}
+
+// demoed is a workspace in which the demo was played, made once; tests that change it take a copy.
+var demoed struct {
+	sync.Once
+	dir string
+	out string
+}
+
+func demoWorkspace(t *testing.T) string {
+	t.Helper()
+	demoed.Do(func() {
+		dir, err := os.MkdirTemp("", "hindcast-test-demo-*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		demoed.dir = filepath.Join(dir, "ws")
+		demoed.out = hindcast(t, "demo", "--workspace", demoed.dir).ok(t).out
+	})
+	if demoed.out == "" {
+		t.Fatal("the demo did not play")
+	}
+	return demoed.dir
+}
+
+// demoCopy is a copy of the demo's workspace of the test's own.
+func demoCopy(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "ws")
+	if err := os.CopyFS(dir, os.DirFS(demoWorkspace(t))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

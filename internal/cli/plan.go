@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hindcast/internal/local"
+	"hindcast/internal/plan"
+	"hindcast/internal/spec"
+	"hindcast/internal/step"
+)
+
+// runFlags are the flags that say what a run computes, shared by plan and run.
+type runFlags struct {
+	window    spec.WindowFlags
+	accept    []string
+	noPrune   bool
+	shardRows int64
+	lapRows   int64
+	why       string
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.window.From, "from", "", "start of the window: RFC 3339, or a date of the output's zone, as 2011-11-01")
+	fl.StringVar(&f.window.To, "to", "", "end of the window, not included")
+	fl.StringVar(&f.window.Last, "last", "", "the window of this length before now or --as-of, as PT6H or 21d")
+	fl.StringVar(&f.window.AsOf, "as-of", "", "the instant that counts as now, in RFC 3339")
+	fl.StringVar(&f.window.Zone, "zone", "", "zone of dates without one, where the output has none, as Europe/London")
+	fl.StringVar(&f.window.Align, "align", "", `"expand" widens a window that cuts a partition`)
+	fl.StringArrayVar(&f.accept, "accept-gap", nil, "accept missing offsets, as PARTITION:FIRST-NEXT; may be repeated")
+	fl.BoolVar(&f.noPrune, "no-prune", false, "read everything: trust no statistics of the segments")
+	fl.Int64Var(&f.shardRows, "shard-rows", 0, "rows at which a shard takes no further partition (default 1000000)")
+}
+
+// request turns the flags into what a run is asked to do.
+func (f *runFlags) request(ctx context.Context, ws *local.Workspace, name string) (step.Request, []string, error) {
+	j, s, err := ws.Env.Job(name)
+	if err != nil {
+		return step.Request{}, nil, usage(err)
+	}
+	now := ws.Env.Now().UTC()
+	w, notes, err := spec.ParseWindow(f.window, now, s.Outputs)
+	if err != nil {
+		return step.Request{}, nil, usage(err)
+	}
+	asOf, err := f.window.AsOfInstant(now, s.Outputs)
+	if err != nil {
+		return step.Request{}, nil, usage(err)
+	}
+	var gaps []plan.Gap
+	for _, arg := range f.accept {
+		g, err := plan.ParseGap(arg)
+		if err != nil {
+			return step.Request{}, nil, usage(err)
+		}
+		gaps = append(gaps, g)
+	}
+	r, err := ws.Env.NewRequest(j, s, local.NewRunID(s.Job, now), now)
+	if err != nil {
+		return step.Request{}, nil, err
+	}
+	r.Window, r.AsOf = w, asOf
+	r.AcceptGaps, r.NoPrune, r.ShardRows, r.LapRows = gaps, f.noPrune, f.shardRows, f.lapRows
+	r.By, r.Why = local.By(), f.why
+	return r, notes, ctx.Err()
+}
+
+func (a *app) planCmd() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "plan JOB",
+		Short: "Show what a run would read and compute, without side effects",
+		Example: `  hindcast plan daily-country-revenue --from 2011-11-01 --to 2011-11-22
+  hindcast plan account-balance`,
+		Args: exactly("JOB"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			ws, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			r, notes, err := f.request(ctx, ws, args[0])
+			if err != nil {
+				return err
+			}
+			for _, n := range notes {
+				a.say("%s", n)
+			}
+			p, err := ws.Env.Preview(ctx, r)
+			if err != nil {
+				return err
+			}
+			sum, err := p.Summary()
+			if err != nil {
+				return err
+			}
+			return a.print(sum, func(w io.Writer) { printSummary(w, sum) })
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// printPlanLines tells a plan in a few lines.
+func printPlanLines(w io.Writer, s step.Summary) {
+	fmt.Fprintf(w, "reads    %d segments, %d rows, %s; %d records of the tail from the brokers, once\n",
+		s.Segments, s.ReadRows-s.TailRecords, s.ReadBytes, s.TailRecords)
+	fmt.Fprintf(w, "pruned   %d rows, %s: provably outside the window\n", s.PrunedRows, s.PrunedBytes)
+	fmt.Fprintf(w, "writes   %d partitions in %d shards; each row is read %.2f times; about %s on one worker\n",
+		s.Slots, s.Shards, s.Amplification, estimate(s))
+}
+
+// rowsPerSecond is what one worker read and folded of the retail sample on a 2-core machine, rounded down: it makes the
+// plan's estimate, which is no promise.
+const rowsPerSecond = 500_000
+
+func estimate(s step.Summary) time.Duration {
+	d := time.Duration(float64(s.ReadRows) / rowsPerSecond * float64(time.Second))
+	return max(time.Second, d.Round(time.Second))
+}
+
+func printSummary(w io.Writer, s step.Summary) {
+	fmt.Fprintf(w, "job      %s\n", s.Job)
+	if s.Window != nil {
+		fmt.Fprintf(w, "window   %s\n", s.Window)
+	} else {
+		fmt.Fprintln(w, "window   the whole log")
+	}
+	if s.Base != nil {
+		fmt.Fprintf(w, "base     version %d\n", s.Base.Generation)
+	} else {
+		fmt.Fprintln(w, "base     none: the dataset has no version yet")
+	}
+	printPlanLines(w, s)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nPARTITION\tREAD RANGE\tSEGMENTS\tROWS\tTAIL")
+	for _, p := range s.Partitions {
+		tail := p.Tail.String()
+		if tail == "" {
+			tail = "-"
+		}
+		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", p.Partition, p.Read, p.Segments, p.Rows, tail)
+	}
+	t.Flush()
+	for _, n := range s.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", n)
+	}
+	fmt.Fprintf(w, "digest   %s\n", s.Digest)
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"hindcast/internal/asl"
+	"hindcast/internal/local"
+	"hindcast/internal/step"
+)
+
+func (a *app) runCmd() *cobra.Command {
+	var f runFlags
+	var workers int
+	var promote bool
+	cmd := &cobra.Command{
+		Use:   "run JOB",
+		Short: "Recompute a window into a candidate version and prove it",
+		Long: `Plans, captures the tail, recomputes the window's partitions beside what is served, and checks them.
+It ends with a proven candidate and the command that promotes it; with --promote it promotes, if the checks pass.`,
+		Example: `  hindcast run daily-country-revenue --from 2011-11-01 --to 2011-11-22
+  hindcast run account-balance --promote`,
+		Args: exactly("JOB"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			ws, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			r, notes, err := f.request(ctx, ws, args[0])
+			if err != nil {
+				return err
+			}
+			for _, n := range notes {
+				a.say("%s", n)
+			}
+			if r.Window != nil {
+				a.say("window   %s", r.Window)
+			}
+			a.say("run      %s", r.Run)
+			r.Promote = local.Promotes(promote, r.Spec)
+			return a.drive(ctx, ws, r.Run, func(opts local.RunOptions) (local.Outcome, error) {
+				opts.Workers = workers
+				return ws.Start(ctx, r, opts)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().IntVar(&workers, "workers", local.DefaultWorkers, "shards computed at once")
+	cmd.Flags().Int64Var(&f.lapRows, "lap-rows", 0, "end a worker's lap after so many rows and go on from its checkpoint (default: no laps)")
+	cmd.Flags().BoolVar(&promote, "promote", false, "promote when the checks pass")
+	cmd.Flags().StringVar(&f.why, "why", "", "why, for the record")
+	return cmd
+}
+
+func (a *app) resumeCmd() *cobra.Command {
+	var workers int
+	cmd := &cobra.Command{
+		Use:   "resume RUN",
+		Short: "Go on with a run that was interrupted or failed; finished shards are not redone",
+		Args:  exactly("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			ws, err := a.open(ctx)
+			if err != nil {
+				return err
+			}
+			return a.drive(ctx, ws, args[0], func(opts local.RunOptions) (local.Outcome, error) {
+				opts.Workers = workers
+				return ws.Resume(ctx, args[0], opts)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&workers, "workers", local.DefaultWorkers, "shards computed at once")
+	return cmd
+}
+
+// drive runs or resumes a run under a progress display, and tells how it ended.
+func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do func(local.RunOptions) (local.Outcome, error)) error {
+	p := newProgress(a.IO, true)
+	out, err := do(local.RunOptions{Watch: p.update})
+	p.done()
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return &coded{exitAgain, fmt.Errorf("interrupted; go on with: hindcast resume %s", run)}
+		}
+		return err
+	}
+	s, err := ws.Status(ctx, run)
+	if err != nil {
+		return err
+	}
+	if err := a.print(s, func(w io.Writer) { printStatus(w, s) }); err != nil {
+		return err
+	}
+	switch {
+	case out.Status == asl.Succeeded:
+		return nil
+	case s.Phase == local.Quarantined:
+		return &coded{exitChecks, fmt.Errorf("a check failed: the pointer was not moved; see: hindcast status %s", run)}
+	case out.Failure != nil:
+		return out.Failure
+	default:
+		return &step.Error{Name: step.Failed, Err: fmt.Errorf("%s: %s", out.Error, out.Cause)}
+	}
+}

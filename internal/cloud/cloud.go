@@ -1,0 +1,82 @@
+// Package cloud runs one state of a run as an AWS Lambda function: it puts together the environment that
+// package step needs from the function's, and nothing else.
+package cloud
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambda/messages"
+
+	"hindcast/internal/blob/openblob"
+	"hindcast/internal/job"
+	"hindcast/internal/spec"
+	"hindcast/internal/step"
+)
+
+// lapEnd is how long before the function's deadline a worker stores its state.
+const lapEnd = 60 * time.Second
+
+// Program is the digest of the source that the functions were built from, the same for all of them. The
+// deployment's build sets it: -ldflags "-X hindcast/internal/cloud.Program=…".
+var Program string
+
+// Start serves one state to the Lambda runtime. It does not return.
+//
+// The environment's HINDCAST_WORKSPACE is the workspace, as s3://bucket/prefix; relative locations of jobs lie
+// under HINDCAST_ROOT. Errors reach the state machine by their names; see [step.Error].
+func Start(state step.State, jobs []job.Job) {
+	lambda.Start(Handler(state, jobs, os.LookupEnv))
+}
+
+// Handler is the function of one state.
+func Handler(state step.State, jobs []job.Job, getenv func(string) (string, bool)) func(context.Context, json.RawMessage) (json.RawMessage, error) {
+	return func(ctx context.Context, in json.RawMessage) (json.RawMessage, error) {
+		env, err := environment(ctx, jobs, getenv)
+		if err != nil {
+			return nil, messages.InvokeResponse_Error{Type: step.Failed, Message: err.Error()}
+		}
+		out, err := env.Run(ctx, state, in)
+		var named *step.Error
+		if errors.As(err, &named) {
+			return nil, messages.InvokeResponse_Error{Type: named.Name, Message: named.Error()}
+		}
+		return out, err
+	}
+}
+
+func environment(ctx context.Context, jobs []job.Job, getenv func(string) (string, bool)) (*step.Env, error) {
+	workspace, _ := getenv("HINDCAST_WORKSPACE")
+	workspace = strings.TrimRight(workspace, "/")
+	if workspace == "" {
+		return nil, errors.New("HINDCAST_WORKSPACE is not set: it names the workspace, as s3://bucket/prefix")
+	}
+	root, _ := getenv("HINDCAST_ROOT")
+	store, err := openblob.Open(ctx, workspace)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	return &step.Env{
+		Jobs:      jobs,
+		Workspace: store,
+		Open:      openblob.Open,
+		Datasets:  workspace + "/datasets",
+		Root:      root,
+		Brokers: func(_ context.Context, tail *spec.Tail, _ string) ([]string, error) {
+			addrs, err := tail.Addrs(getenv)
+			if err == nil && strings.HasPrefix(addrs[0], "embedded:") {
+				err = fmt.Errorf("brokers %s: only samples and tests on one machine have an embedded broker", addrs[0])
+			}
+			return addrs, err
+		},
+		Program: Program,
+		Now:     time.Now,
+		LapEnd:  lapEnd,
+	}, nil
+}

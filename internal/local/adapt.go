@@ -1,0 +1,110 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"sync"
+
+	"hindcast/internal/asl"
+	"hindcast/internal/blob"
+	"hindcast/internal/step"
+)
+
+// objects shows the workspace to the interpreter as the one bucket there is.
+type objects struct{ store blob.Store }
+
+func (o objects) Get(ctx context.Context, _, key string) (io.ReadCloser, error) {
+	obj, err := o.store.Get(ctx, key, blob.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return obj.Body, nil
+}
+
+func (o objects) List(ctx context.Context, _, prefix string) iter.Seq2[asl.Object, error] {
+	return func(yield func(asl.Object, error) bool) {
+		for info, err := range blob.All(ctx, o.store, prefix) {
+			if !yield(asl.Object{Key: info.Key, ETag: string(info.ETag), Size: info.Size, LastModified: info.Modified}, err) {
+				return
+			}
+		}
+	}
+}
+
+func (o objects) Put(ctx context.Context, _, key string, body []byte) error {
+	_, err := blob.PutBytes(ctx, o.store, key, body, blob.Condition{})
+	return err
+}
+
+// failures remembers the last error that a state ended with: the interpreter keeps its name and text, a caller wants its class.
+type failures struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *failures) last() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// runner runs the states in this process, as a Lambda function would be called.
+func (f *failures) runner(env *step.Env) asl.TaskRunner {
+	return asl.TaskFunc(func(ctx context.Context, req asl.TaskRequest) (json.RawMessage, error) {
+		out, err := env.Run(ctx, step.State(req.Function), req.Payload)
+		var named *step.Error
+		if !errors.As(err, &named) {
+			return out, err
+		}
+		f.mu.Lock()
+		f.err = err
+		f.mu.Unlock()
+		return nil, asl.FunctionError(named.Name, named.Error())
+	})
+}
+
+func observer(watch func(Update)) func(asl.Event) {
+	if watch == nil {
+		return nil
+	}
+	return func(e asl.Event) {
+		switch {
+		case e.Type == asl.NoteProgress && e.Counts != nil:
+			watch(Update{Total: e.Counts.Total, Done: e.Counts.Succeeded, Failed: e.Counts.Failed})
+		case e.Child == "" && (e.Type == "TaskStateEntered" || e.Type == "MapStateEntered"):
+			watch(Update{State: e.State})
+		}
+	}
+}
+
+// hookedHistories calls fn before and after every durable write.
+type hookedHistories struct {
+	asl.Histories
+	fn func(done bool) error
+}
+
+func (h hookedHistories) Open(ctx context.Context, name asl.HistoryName) (asl.History, error) {
+	inner, err := h.Histories.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return hookedHistory{inner, h.fn}, nil
+}
+
+type hookedHistory struct {
+	asl.History
+	fn func(done bool) error
+}
+
+func (h hookedHistory) Append(ctx context.Context, events []asl.Event) error {
+	if err := h.fn(false); err != nil {
+		return err
+	}
+	if err := h.History.Append(ctx, events); err != nil {
+		return err
+	}
+	return h.fn(true)
+}

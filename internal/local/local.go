@@ -1,0 +1,172 @@
+// Package local runs jobs on this machine: it puts together a workspace in a
+// folder, the states of package step, and the interpreter that drives them by
+// the same definition that AWS runs.
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/blob/fileblob"
+	"hindcast/internal/blob/openblob"
+	"hindcast/internal/job"
+	"hindcast/internal/source/embedded"
+	"hindcast/internal/spec"
+	"hindcast/internal/step"
+)
+
+// Options say how a workspace is opened. The zero value is right but for Jobs.
+type Options struct {
+	Jobs []job.Job
+	// Root is the folder that relative locations of jobs start from; empty: the nearest folder above with a go.mod, else the working directory.
+	Root string
+	// Wrap, where set, stands around every store: tests count and break its effects.
+	Wrap func(blob.Store) blob.Store
+	// WrapHistory, where set, is called before and after every durable write of a history.
+	WrapHistory func(done bool) error
+	Now         func() time.Time
+}
+
+// Workspace is a folder with runs and datasets. Its methods may be called concurrently.
+type Workspace struct {
+	Env  *step.Env
+	dir  string
+	opts Options
+
+	mu      sync.Mutex
+	brokers map[string]*embedded.Broker
+	watch   func(Update)
+}
+
+// Open opens the workspace in a folder, which is made if there is none.
+func Open(ctx context.Context, dir string, opts Options) (*Workspace, error) {
+	if strings.Contains(dir, "://") {
+		return nil, fmt.Errorf("workspace %s: a local run keeps its history in a folder; workspaces in object storage come with the AWS deployment", dir)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	if opts.Root == "" {
+		opts.Root = findRoot()
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	program, err := programDigest()
+	if err != nil {
+		return nil, err
+	}
+	w := &Workspace{dir: dir, opts: opts, brokers: map[string]*embedded.Broker{}}
+	store, err := fileblob.New(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
+	}
+	w.Env = &step.Env{
+		Jobs:      opts.Jobs,
+		Workspace: w.wrap(store),
+		Open:      w.open,
+		Datasets:  filepath.Join(dir, "datasets"),
+		Root:      opts.Root,
+		Brokers:   w.addrs,
+		Program:   program,
+		Now:       opts.Now,
+		Progress:  func(_, shard string, rows int64) { w.update(Update{Shard: shard, Rows: rows}) },
+	}
+	return w, nil
+}
+
+// Dir is the workspace's folder.
+func (w *Workspace) Dir() string { return w.dir }
+
+// Close stops what the workspace started.
+func (w *Workspace) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.brokers {
+		b.Close()
+	}
+	clear(w.brokers)
+	return nil
+}
+
+func (w *Workspace) wrap(s blob.Store) blob.Store {
+	if w.opts.Wrap == nil {
+		return s
+	}
+	return w.opts.Wrap(s)
+}
+
+func (w *Workspace) open(ctx context.Context, location string) (blob.Store, error) {
+	s, err := openblob.Open(ctx, location)
+	if err != nil {
+		return nil, err
+	}
+	return w.wrap(s), nil
+}
+
+// addrs resolves a job's brokers. An embedded broker is started once and lives as long as the workspace is open.
+func (w *Workspace) addrs(ctx context.Context, tail *spec.Tail, topic string) ([]string, error) {
+	addrs, err := tail.Addrs(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	file, ok := strings.CutPrefix(addrs[0], "embedded:")
+	if !ok {
+		return addrs, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.brokers[file]
+	if b == nil {
+		if b, err = embedded.Start(ctx, w.Env.Locate(file), topic); err != nil {
+			return nil, err
+		}
+		w.brokers[file] = b
+	}
+	return b.Addrs(), nil
+}
+
+func findRoot() string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "."
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return wd
+		}
+	}
+}
+
+// programDigest identifies the program that runs, engine and jobs together: a
+// run goes on only with the program it began with.
+var programDigest = sync.OnceValues(func() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the running program: %w", err)
+	}
+	f, err := os.Open(exe)
+	if err != nil {
+		return "", fmt.Errorf("read the running program: %w", err)
+	}
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("read the running program: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+})

@@ -1,0 +1,206 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"hindcast/infra"
+	"hindcast/internal/asl"
+	"hindcast/internal/asl/aslfile"
+	"hindcast/internal/spec"
+	"hindcast/internal/step"
+)
+
+// Update is what a watcher is told while a run goes on. Fields that do not apply are zero.
+type Update struct {
+	// State is the state that was entered.
+	State string
+	// Total, Done and Failed count the children of the Map that runs.
+	Total, Done, Failed int
+	// Shard has read Rows more rows.
+	Shard string
+	Rows  int64
+}
+
+// RunOptions say how an execution is driven.
+type RunOptions struct {
+	Workers int // shards at once; 0: DefaultWorkers
+	// Watch is told how the run goes on. It is called concurrently and must not block.
+	Watch func(Update)
+}
+
+// DefaultWorkers is how many shards run at once unless told otherwise.
+const DefaultWorkers = 2
+
+// Outcome is how an execution ended.
+type Outcome struct {
+	asl.Result
+	// Failure is the error of the state that failed, where this process saw it: unlike Result, with its classes.
+	Failure error
+}
+
+// NewRunID gives an id that never repeats and sorts by time.
+func NewRunID(job string, at time.Time) string {
+	var b [4]byte
+	rand.Read(b[:]) // never fails
+	return fmt.Sprintf("%s-%s-%s", at.UTC().Format("20060102-150405"), job, hex.EncodeToString(b[:]))
+}
+
+// By names who runs this program: "user@host".
+func By() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+// Start creates a run and drives it to its end.
+func (w *Workspace) Start(ctx context.Context, r step.Request, opts RunOptions) (Outcome, error) {
+	if err := w.Env.Create(ctx, r); err != nil {
+		return Outcome{}, err
+	}
+	return w.drive(ctx, r, opts)
+}
+
+// Resume goes on with a run that was interrupted or has failed. Finished shards are not done again.
+func (w *Workspace) Resume(ctx context.Context, run string, opts RunOptions) (Outcome, error) {
+	r, err := w.Env.Request(ctx, run)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return w.drive(ctx, r, opts)
+}
+
+// drive continues the run's last execution. Where that has ended badly, a new
+// execution goes over what is done: every state finds its own results.
+func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) (Outcome, error) {
+	machine, err := machine()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if opts.Workers == 0 {
+		opts.Workers = DefaultWorkers
+	}
+	input, err := json.Marshal(map[string]any{
+		"action": "backfill", "run": r.Run, "bucket": bucket, "promote": r.Promote, "by": r.By, "concurrency": opts.Workers,
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	dir := w.historyDir(r.Run)
+	failures := &failures{}
+	engine := &asl.Engine{
+		Tasks:     failures.runner(w.Env),
+		Objects:   objects{w.Env.Workspace},
+		Histories: w.histories(dir),
+		Observe:   observer(opts.Watch),
+	}
+	w.mu.Lock()
+	w.watch = opts.Watch
+	w.mu.Unlock()
+
+	last, err := lastExecution(dir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var res asl.Result
+	if last > 0 {
+		res, err = engine.Resume(ctx, machine, executionName(last))
+		if err == nil && res.Status == asl.Succeeded {
+			return Outcome{Result: res}, nil
+		}
+		if failures.last() != nil || err != nil && !errors.Is(err, asl.ErrNoExecution) {
+			return Outcome{res, failures.last()}, err
+		}
+	}
+	// The last execution ended before this call, or never got a name.
+	if last == 0 || !errors.Is(err, asl.ErrNoExecution) {
+		last++
+	}
+	res, err = engine.Start(ctx, machine, executionName(last), input)
+	return Outcome{res, failures.last()}, err
+}
+
+// bucket is what the definition calls the workspace.
+const bucket = "workspace"
+
+func executionName(n int) string { return strconv.Itoa(n) }
+
+// lastExecution returns the greatest number of an execution under the folder, 0 if there is none.
+func lastExecution(dir string) (int, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list executions: %w", err)
+	}
+	last := 0
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last, nil
+}
+
+// running reports whether a process drives the run.
+func (w *Workspace) running(run string) bool {
+	dir := w.historyDir(run)
+	last, err := lastExecution(dir)
+	return err == nil && last > 0 && (&aslfile.Histories{Dir: dir}).Held(executionName(last))
+}
+
+func (w *Workspace) historyDir(run string) string {
+	return filepath.Join(w.dir, "runs", run, "history")
+}
+
+func machine() (*asl.Machine, error) {
+	names := map[string]string{}
+	for _, s := range step.States() {
+		names[string(s)+"Function"] = string(s)
+	}
+	m, err := asl.Parse(infra.Backfill, names)
+	if err != nil {
+		return nil, fmt.Errorf("infra/backfill.asl.json: %w", err)
+	}
+	return m, nil
+}
+
+func (w *Workspace) histories(dir string) asl.Histories {
+	h := &aslfile.Histories{Dir: dir}
+	if w.opts.WrapHistory == nil {
+		return h
+	}
+	return hookedHistories{h, w.opts.WrapHistory}
+}
+
+func (w *Workspace) update(u Update) {
+	w.mu.Lock()
+	watch := w.watch
+	w.mu.Unlock()
+	if watch != nil {
+		watch(u)
+	}
+}
+
+// Promotes says what a run does when its checks pass.
+func Promotes(auto bool, s *spec.Spec) spec.Promote {
+	if auto {
+		return spec.Auto
+	}
+	return s.Promote
+}

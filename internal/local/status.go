@@ -1,0 +1,155 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/check"
+	"hindcast/internal/serve"
+	"hindcast/internal/step"
+	"hindcast/internal/table"
+)
+
+// Phase is how far a run has come.
+type Phase string
+
+// The phases. They follow from what lies under the run and in its dataset, so they are right whoever asks.
+const (
+	Planning    Phase = "planning"
+	Capturing   Phase = "capturing"
+	Computing   Phase = "computing"
+	Validating  Phase = "validating"
+	Proven      Phase = "proven"      // waits to be promoted
+	Quarantined Phase = "quarantined" // a check failed
+	Promoted    Phase = "promoted"
+	RolledBack  Phase = "rolled back"
+	Aborted     Phase = "aborted"
+)
+
+// Status is what there is to know of a run.
+type Status struct {
+	Run     string          `json:"run"`
+	Job     string          `json:"job"`
+	Phase   Phase           `json:"phase"`
+	Running bool            `json:"running"` // by a process of this machine
+	Window  string          `json:"window"`  // empty: the whole log
+	By      string          `json:"by"`
+	At      time.Time       `json:"at"`
+	Why     string          `json:"why,omitempty"`
+	Plan    string          `json:"plan,omitempty"` // digest
+	Shards  int             `json:"shards"`
+	Done    int             `json:"done"`
+	Version int64           `json:"version,omitempty"` // that the run's last promotion or rollback made
+	Verdict *check.Verdict  `json:"verdict,omitempty"`
+	Account []check.Account `json:"account,omitempty"`
+	// Decision is what was decided about it, by whom and when.
+	Decision *serve.Decision `json:"decision,omitempty"`
+}
+
+// Runs lists the workspace's runs, oldest first.
+func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
+	var out []Status
+	for after := ""; ; {
+		page, err := w.Env.Workspace.List(ctx, "runs/", after, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		run, _, _ := strings.Cut(strings.TrimPrefix(page[0].Key, "runs/"), "/")
+		after = "runs/" + run + "0" // past all that begins with "runs/<run>/": "0" follows "/"
+		s, err := w.Status(ctx, run)
+		if errors.Is(err, blob.ErrNotFound) {
+			continue // no request: the run was never begun
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b Status) int { return a.At.Compare(b.At) })
+	return out, nil
+}
+
+// Status describes one run.
+func (w *Workspace) Status(ctx context.Context, run string) (Status, error) {
+	r, err := w.Env.Request(ctx, run)
+	if err != nil {
+		return Status{}, err
+	}
+	s := Status{Run: run, Job: r.Job, By: r.By, At: r.At, Why: r.Why, Phase: Planning, Running: w.running(run)}
+	if r.Window != nil {
+		s.Window = r.Window.String()
+	}
+	progress, err := w.Env.Done(ctx, run)
+	if err != nil {
+		return s, err
+	}
+	s.Plan, s.Shards, s.Done = progress.Plan, progress.Shards, progress.Done
+	switch {
+	case s.Shards > 0 && s.Done == s.Shards:
+		s.Phase = Validating
+	case s.Shards > 0:
+		s.Phase = Computing
+	case s.Plan != "":
+		s.Phase = Capturing
+	}
+	v, err := w.Env.Verdict(ctx, run)
+	switch {
+	case err == nil:
+		s.Verdict, s.Phase = &v, Quarantined
+		if v.Passed() {
+			s.Phase = Proven
+		}
+		if s.Account, err = w.Env.Accounts(ctx, run); err != nil {
+			return s, err
+		}
+	case !errors.Is(err, blob.ErrNotFound):
+		return s, err
+	}
+	if s.Decision, err = w.Env.Decision(ctx, run); err != nil {
+		return s, err
+	}
+	if s.Decision != nil && s.Decision.Kind == serve.KindAbort {
+		s.Phase = Aborted
+		return s, nil
+	}
+	commit, err := w.lastCommit(ctx, r)
+	if err != nil || commit == nil {
+		return s, err
+	}
+	s.Version, s.Phase = commit.Generation, Promoted
+	if commit.Op == table.OpRollback {
+		s.Phase = RolledBack
+	}
+	return s, nil
+}
+
+// lastCommit is how a run last changed its dataset; nil if it has not.
+func (w *Workspace) lastCommit(ctx context.Context, r step.Request) (*table.Commit, error) {
+	ds, err := w.Env.Dataset(ctx, r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	snap, err := table.OpenSnapshot(ctx, ds)
+	if errors.Is(err, table.ErrNoVersion) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for v, err := range snap.History(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if v.Manifest.Commit.Run == r.Run {
+			return &v.Manifest.Commit, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,215 @@
+// Package step is what a run does in each state of the state machine: JSON in,
+// JSON out, idempotent. Big data travels by key: what a state made lies under
+// the run, in the workspace, and a repeated call finds it there.
+//
+// It alone knows the whole chain from plan to promotion. Orchestrators drive
+// it: internal/asl here, AWS Step Functions there; it knows neither.
+//
+//	runs/<run>/request.json      what was asked for, written once before anything else
+//	           plan.json         what is read, with the base version and the plan's digest
+//	           tails.jsonl       the topic partitions to capture, an item a line
+//	           captured/         the tail, as segments; <partition>.json when one is complete
+//	           shards/<id>.json  a worker's share
+//	           shards.jsonl      the shards, an item a line
+//	           checkpoints/      where a shard's last lap stopped
+//	           cut.json          the list of shards, and what no shard reads
+//	           done/<id>.json    what a finished shard made and counted
+//	           candidate.json    the manifest that was validated, and what it replaces
+//	           verdict.json      the checks
+//	           account.json      what became of every offset of the read range
+//	           decision.json     promote or abort, written once
+package step
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/job"
+	"hindcast/internal/spec"
+)
+
+// State names a Task state of the state machine.
+type State string
+
+// The Task states of infra/backfill.asl.json. Each has a function under functions/.
+const (
+	Plan     State = "Plan"
+	Capture  State = "Capture"
+	Shard    State = "Shard"
+	Work     State = "Work"
+	Validate State = "Validate"
+	Promote  State = "Promote"
+	Rollback State = "Rollback"
+)
+
+// States lists the Task states.
+func States() []State { return []State{Plan, Capture, Shard, Work, Validate, Promote, Rollback} }
+
+// Env is what the states need of the world. Its fields are set before the first call; all methods may then be called concurrently.
+type Env struct {
+	Jobs []job.Job
+	// Workspace holds the runs.
+	Workspace blob.Store
+	// Open opens a store by a location, as file:///…, s3://… or an absolute path.
+	Open func(ctx context.Context, location string) (blob.Store, error)
+	// Datasets is the location under which a dataset with a bare name lies.
+	Datasets string
+	// Root is the folder that relative locations start from.
+	Root string
+	// Brokers resolves the spec's brokers to addresses.
+	Brokers func(ctx context.Context, tail *spec.Tail, topic string) ([]string, error)
+	// Program is the digest of the program that runs: engine and jobs.
+	Program string
+	Now     func() time.Time
+	// Progress, where set, is told of rows that a shard has read.
+	Progress func(run, shard string, rows int64)
+	// LapEnd, where set, is how long before the context's deadline a lap stops.
+	LapEnd time.Duration
+}
+
+// Run runs one state. Errors are *Error, but for the context's.
+func (e *Env) Run(ctx context.Context, state State, in json.RawMessage) (json.RawMessage, error) {
+	switch state {
+	case Plan:
+		return call(ctx, in, e.plan)
+	case Capture:
+		return call(ctx, in, e.capture)
+	case Shard:
+		return call(ctx, in, e.shard)
+	case Work:
+		return call(ctx, in, e.work)
+	case Validate:
+		return call(ctx, in, e.validate)
+	case Promote:
+		return call(ctx, in, e.promote)
+	case Rollback:
+		return call(ctx, in, e.rollback)
+	default:
+		return nil, &Error{Failed, fmt.Errorf("there is no state %q", state)}
+	}
+}
+
+func call[In, Out any](ctx context.Context, in json.RawMessage, f func(context.Context, In) (Out, error)) (json.RawMessage, error) {
+	var v In
+	if err := json.Unmarshal(in, &v); err != nil {
+		return nil, &Error{Failed, fmt.Errorf("read the state's input %s: %w", in, err)}
+	}
+	out, err := f(ctx, v)
+	if err != nil {
+		return nil, named(err)
+	}
+	return json.Marshal(out)
+}
+
+// Job returns a job and its spec by name.
+func (e *Env) Job(name string) (job.Job, *spec.Spec, error) {
+	var names []string
+	for _, j := range e.Jobs {
+		s, err := Spec(j)
+		if err != nil {
+			if j.Folder() == name {
+				return job.Job{}, nil, err
+			}
+			continue
+		}
+		if s.Job == name {
+			return j, s, nil
+		}
+		names = append(names, s.Job)
+	}
+	slices.Sort(names)
+	return job.Job{}, nil, fmt.Errorf("there is no job %q: jobs are %s", name, strings.Join(names, ", "))
+}
+
+// Spec parses a job's job.yaml and checks that the code fits it.
+func Spec(j job.Job) (*spec.Spec, error) {
+	name := path.Join("jobs", j.Folder(), "job.yaml")
+	b, err := fs.ReadFile(j.Files(), "job.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	s, err := spec.Parse(name, b)
+	if err != nil {
+		return nil, err
+	}
+	if err := job.Validate(j, s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Code is the digest of what computes a job: its own code and the program around it.
+func (e *Env) Code(j job.Job) (string, error) {
+	d, err := j.Digest()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(d + "\n" + e.Program))
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// Dataset opens the store of a dataset.
+func (e *Env) Dataset(ctx context.Context, s *spec.Spec) (blob.Store, error) {
+	st, err := e.Open(ctx, e.DatasetLocation(s))
+	if err != nil {
+		return nil, fmt.Errorf("open dataset %s: %w", s.Dataset, err)
+	}
+	return st, nil
+}
+
+// DatasetLocation is where a dataset lies.
+func (e *Env) DatasetLocation(s *spec.Spec) string {
+	if strings.Contains(s.Dataset, "://") {
+		return s.Dataset
+	}
+	return e.Datasets + "/" + s.Dataset
+}
+
+// Locate resolves a location of a job.yaml: relative ones start from the project's root.
+func (e *Env) Locate(loc string) string {
+	if strings.Contains(loc, "://") || path.IsAbs(loc) {
+		return loc
+	}
+	return path.Join(e.Root, loc)
+}
+
+func (e *Env) runStore(run string) blob.Store { return blob.Sub(e.Workspace, "runs/"+run) }
+
+// readJSON reads an object of the run. It is strict: fields that are not known are an error.
+func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
+	b, _, err := blob.ReadAll(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("read %s: %w", key, err)
+	}
+	return nil
+}
+
+// writeOnce writes an object of the run that never changes. If another call has
+// written it, that one stands and is read into v.
+func writeOnce(ctx context.Context, s blob.Store, key string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", key, err)
+	}
+	_, err = blob.PutBytes(ctx, s, key, b, blob.Condition{IfAbsent: true})
+	if errors.Is(err, blob.ErrPrecondition) {
+		return readJSON(ctx, s, key, v)
+	}
+	return err
+}

@@ -1,0 +1,9 @@
+package step
+
+// Where things lie under a run; see the package comment.
+const (
+	cutKey       = "cut.json"
+	candidateKey = "candidate.json"
+	verdictKey   = "verdict.json"
+	accountKey   = "account.json"
+)

@@ -1,0 +1,180 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/job"
+	"hindcast/internal/plan"
+	"hindcast/internal/source/parquetsrc"
+	"hindcast/internal/source/tailsrc"
+	"hindcast/internal/spec"
+	"hindcast/internal/table"
+)
+
+// Planned is a plan, with what it was made against.
+type Planned struct {
+	// Digest is the plan's: spec, code, inputs with their ETags, checks and thresholds, pinned ends.
+	Digest string     `json:"digest"`
+	Plan   *plan.Plan `json:"plan"`
+	// Canaries are what must come out.
+	Canaries []Canaries `json:"canaries,omitempty"`
+	// Base is the version that was served; nil where the dataset had none.
+	Base *table.Ref `json:"base"`
+}
+
+type planIn struct {
+	Run string `json:"run"`
+}
+
+type planOut struct {
+	Tails    int    `json:"tails"`
+	TailsKey string `json:"tailsKey"`
+}
+
+// plan takes the inventory and writes the plan, once. Called again it finds the plan there.
+func (e *Env) plan(ctx context.Context, in planIn) (planOut, error) {
+	r, _, err := e.begun(ctx, in.Run)
+	if err != nil {
+		return planOut{}, err
+	}
+	store := e.runStore(in.Run)
+	p, err := e.Planned(ctx, in.Run)
+	if errors.Is(err, blob.ErrNotFound) {
+		if p, err = e.Preview(ctx, r); err == nil {
+			err = writeOnce(ctx, store, "plan.json", &p)
+		}
+	}
+	if err != nil {
+		return planOut{}, err
+	}
+	type item struct {
+		Partition int32 `json:"partition"`
+	}
+	var lines bytes.Buffer
+	tails := 0
+	for _, tp := range p.Plan.Partitions {
+		if len(tp.Tail) == 0 {
+			continue
+		}
+		tails++
+		if err := json.NewEncoder(&lines).Encode(item{tp.Partition}); err != nil {
+			return planOut{}, err
+		}
+	}
+	if _, err := blob.PutBytes(ctx, store, "tails.jsonl", lines.Bytes(), blob.Condition{}); err != nil {
+		return planOut{}, err
+	}
+	return planOut{Tails: tails, TailsKey: "runs/" + in.Run + "/tails.jsonl"}, nil
+}
+
+// Summary is what a plan comes to.
+type Summary struct {
+	Job      string       `json:"job"`
+	Window   *spec.Window `json:"window"` // nil: the whole log
+	Digest   string       `json:"digest"`
+	Base     *table.Ref   `json:"base"`
+	Warnings []string     `json:"warnings,omitempty"`
+	plan.Summary
+}
+
+// Summary adds a plan up.
+func (p Planned) Summary() (Summary, error) {
+	s, err := p.Plan.Summary()
+	return Summary{Job: p.Plan.Spec.Job, Window: p.Plan.Window, Digest: p.Digest, Base: p.Base, Warnings: p.Plan.Warnings, Summary: s}, err
+}
+
+// Planned reads a run's plan.
+func (e *Env) Planned(ctx context.Context, run string) (Planned, error) {
+	var p Planned
+	err := readJSON(ctx, e.runStore(run), "plan.json", &p)
+	if err == nil && p.Digest != digestOf(p) {
+		err = fmt.Errorf("the plan of run %s is not the one that was written: its digest does not fit", run)
+	}
+	return p, err
+}
+
+// Preview makes the plan of a request, without side effects: it reads listings, footers and the brokers' offsets.
+func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
+	j, _, err := e.Job(r.Job)
+	if err != nil {
+		return Planned{}, err
+	}
+	inv, err := e.inventory(ctx, j, r)
+	if err != nil {
+		return Planned{}, err
+	}
+	pl, err := plan.Build(r.Spec, r.Window, inv, plan.Options{
+		ShardRows: r.ShardRows, AcceptGaps: r.AcceptGaps, NoPrune: r.NoPrune, Code: r.Code,
+	})
+	if err != nil {
+		return Planned{}, &Error{PlanRefused, err}
+	}
+	p := Planned{Plan: pl, Canaries: r.Canaries}
+	ds, err := e.Dataset(ctx, r.Spec)
+	if err != nil {
+		return Planned{}, err
+	}
+	switch ptr, _, err := table.ReadPointer(ctx, ds); {
+	case err == nil:
+		p.Base = &ptr.Ref
+	case !errors.Is(err, table.ErrNoVersion):
+		return Planned{}, err
+	}
+	p.Digest = digestOf(p)
+	return p, nil
+}
+
+func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Inventory, error) {
+	src := r.Spec.Source
+	segments, err := e.Open(ctx, e.Locate(src.Segments.Parquet))
+	if err != nil {
+		return plan.Inventory{}, fmt.Errorf("open segments: %w", err)
+	}
+	columns, err := job.Columns(r.Spec, j.Outputs())
+	if err != nil {
+		return plan.Inventory{}, err
+	}
+	listing, err := parquetsrc.List(ctx, segments, src, columns...)
+	if err != nil {
+		return plan.Inventory{}, refusedUnlessTransient(err)
+	}
+	inv := plan.Inventory{Topic: src.Topic, Segments: listing.Segments, Ignored: listing.Ignored, AsOf: r.AsOf}
+	if src.Tail == nil {
+		return inv, nil
+	}
+	addrs, err := e.Brokers(ctx, src.Tail, src.Topic)
+	if err != nil {
+		return plan.Inventory{}, err
+	}
+	pinned, err := tailsrc.Pin(ctx, addrs, src.Topic, tailsrc.PinOptions{})
+	if err != nil {
+		return plan.Inventory{}, refusedUnlessTransient(err)
+	}
+	inv.HasTail, inv.Tails, inv.TopicID = true, pinned.Tails, pinned.TopicID
+	return inv, nil
+}
+
+func refusedUnlessTransient(err error) error {
+	if errors.Is(err, blob.ErrTransient) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &Error{PlanRefused, err}
+}
+
+// digestOf digests what a run was planned to do: the plan, its base, and the canaries.
+func digestOf(p Planned) string {
+	p.Digest = ""
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // plain data: cannot happen
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,102 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/plan"
+)
+
+type shardIn struct {
+	Run string `json:"run"`
+}
+
+type shardOut struct {
+	Shards    int    `json:"shards"`
+	ShardsKey string `json:"shardsKey"`
+}
+
+// shardItem is one item of the Map over shards.
+type shardItem struct {
+	Shard string `json:"shard"`
+}
+
+// cut is everything that no shard reads; it completes the account of the read range.
+type cut struct {
+	Shards  []string     `json:"shards"`
+	Skipped plan.Skipped `json:"skipped"`
+}
+
+// putParallel is how many small objects are written at once.
+const putParallel = 16
+
+// shard cuts what the plan covers, the captured tail included, into the workers' shares.
+func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
+	if _, _, err := e.begun(ctx, in.Run); err != nil {
+		return shardOut{}, err
+	}
+	store := e.runStore(in.Run)
+	out := shardOut{ShardsKey: "runs/" + in.Run + "/shards.jsonl"}
+	p, err := e.Planned(ctx, in.Run)
+	if err != nil {
+		return out, err
+	}
+	segments, err := e.capturedSegments(ctx, in.Run, p.Plan)
+	if err != nil {
+		return out, err
+	}
+	shards, skipped, err := plan.Shards(p.Plan, segments)
+	if err != nil {
+		return out, &Error{PlanRefused, err}
+	}
+	c := cut{Skipped: skipped}
+	var lines bytes.Buffer
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(putParallel)
+	for _, s := range shards {
+		c.Shards = append(c.Shards, s.ID)
+		if err := json.NewEncoder(&lines).Encode(shardItem{s.ID}); err != nil {
+			return out, err
+		}
+		g.Go(func() error { return writeOnce(gctx, store, shardKey(s.ID), &s) })
+	}
+	if err := g.Wait(); err != nil {
+		return out, err
+	}
+	if err := writeOnce(ctx, store, cutKey, &c); err != nil {
+		return out, err
+	}
+	if _, err := blob.PutBytes(ctx, store, "shards.jsonl", lines.Bytes(), blob.Condition{}); err != nil {
+		return out, err
+	}
+	out.Shards = len(shards)
+	return out, nil
+}
+
+func shardKey(id string) string { return "shards/" + id + ".json" }
+
+// capturedSegments reads what the captures left. One that is missing is an error: the tail would be left out.
+func (e *Env) capturedSegments(ctx context.Context, run string, p *plan.Plan) ([]plan.Segment, error) {
+	var out []plan.Segment
+	for _, tp := range p.Partitions {
+		if len(tp.Tail) == 0 {
+			continue
+		}
+		var c captured
+		err := readJSON(ctx, e.runStore(run), capturedKey(tp.Partition), &c)
+		if errors.Is(err, blob.ErrNotFound) {
+			return nil, fmt.Errorf("the tail of partition %d, offsets %s, was not captured: %w", tp.Partition, tp.Tail, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c.Segments...)
+	}
+	return out, nil
+}

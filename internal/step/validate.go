@@ -1,0 +1,250 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/check"
+	"hindcast/internal/job"
+	"hindcast/internal/partition"
+	"hindcast/internal/plan"
+	"hindcast/internal/table"
+	"hindcast/internal/transform"
+)
+
+type validateIn struct {
+	Run string `json:"run"`
+}
+
+type validateOut struct {
+	Passed    bool   `json:"passed"`
+	Candidate string `json:"candidate"` // digest
+}
+
+// validate makes the candidate of what the shards left, and checks exactly it.
+func (e *Env) validate(ctx context.Context, in validateIn) (validateOut, error) {
+	r, j, err := e.begun(ctx, in.Run)
+	if err != nil {
+		return validateOut{}, err
+	}
+	v, err := e.Verdict(ctx, in.Run)
+	if errors.Is(err, blob.ErrNotFound) {
+		if v, err = e.check(ctx, r, j); err == nil {
+			err = writeOnce(ctx, e.runStore(in.Run), verdictKey, &v)
+		}
+	}
+	if err != nil {
+		return validateOut{}, err
+	}
+	return validateOut{Passed: v.Passed(), Candidate: v.Candidate}, nil
+}
+
+func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, error) {
+	store := e.runStore(r.Run)
+	p, err := e.Planned(ctx, r.Run)
+	if err != nil {
+		return check.Verdict{}, err
+	}
+	var c cut
+	if err := readJSON(ctx, store, cutKey, &c); err != nil {
+		return check.Verdict{}, err
+	}
+	done, err := e.finished(ctx, r.Run, c.Shards)
+	if err != nil {
+		return check.Verdict{}, err
+	}
+	accounts := accountFor(p.Plan, c.Skipped, done)
+	if err := writeOnce(ctx, store, accountKey, &accounts); err != nil {
+		return check.Verdict{}, err
+	}
+	candidate, base, err := e.candidate(ctx, r, j, p, done)
+	if err != nil {
+		return check.Verdict{}, err
+	}
+	if _, err := table.WriteCandidate(ctx, store, candidateKey, candidate); err != nil {
+		return check.Verdict{}, err
+	}
+	inputs := check.Inputs{Candidate: candidate, Base: base, Checks: r.Spec.Checks, Accounts: accounts}
+	if inputs.Dataset, err = e.Dataset(ctx, r.Spec); err != nil {
+		return check.Verdict{}, err
+	}
+	for _, c := range p.Canaries {
+		inputs.Canaries = append(inputs.Canaries, check.Canaries{Name: c.File, Data: c.Text})
+	}
+	findings(&inputs, done)
+	if r.Spec.Source.Event.Dedupe {
+		if inputs.IDs, err = e.shardIDs(ctx, store, c.Shards); err != nil {
+			return check.Verdict{}, err
+		}
+	}
+	return check.Run(ctx, inputs)
+}
+
+// findings adds up what the shards found. Shards of several tables see the same event: where all of it
+// is told one by one, it counts once.
+func findings(in *check.Inputs, done []finished) {
+	letters, conflicts := map[transform.DeadLetter]bool{}, map[transform.Conflict]bool{}
+	dead := map[transform.Position]bool{}
+	for _, f := range done {
+		in.DeadLetters += f.Result.DeadLetters
+		in.Conflicts += f.Result.Conflicts
+		for _, l := range f.Result.FirstDeadLetters {
+			dead[l.Position] = true
+			if !letters[l] {
+				letters[l] = true
+				in.FirstDeadLetters = append(in.FirstDeadLetters, l)
+			}
+		}
+		for _, c := range f.Result.FirstConflicts {
+			if !conflicts[c] {
+				conflicts[c] = true
+				in.FirstConflicts = append(in.FirstConflicts, c)
+			}
+		}
+	}
+	whole := func(n int64) bool { return n <= transform.MaxFindings }
+	if !slices.ContainsFunc(done, func(f finished) bool { return !whole(f.Result.DeadLetters) || !whole(f.Result.Conflicts) }) {
+		in.DeadLetters, in.Conflicts = int64(len(dead)), int64(len(conflicts))
+	}
+}
+
+// shardIDs are the fingerprints that shards of tables cut by time left.
+func (e *Env) shardIDs(ctx context.Context, store blob.Store, shards []string) ([]check.ShardIDs, error) {
+	var out []check.ShardIDs
+	for _, id := range shards {
+		var sh plan.Shard
+		if err := readJSON(ctx, store, shardKey(id), &sh); err != nil {
+			return nil, err
+		}
+		if sh.TopicPartition != nil {
+			continue
+		}
+		out = append(out, check.ShardIDs{Shard: id, Scheme: sh.Scheme, Open: func(ctx context.Context) (io.ReadCloser, error) {
+			o, err := store.Get(ctx, fingerprintsKey(id), blob.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return o.Body, nil
+		}})
+	}
+	return out, nil
+}
+
+// finished reads what the shards left. One that is missing is an error: its partitions would be left out.
+func (e *Env) finished(ctx context.Context, run string, shards []string) ([]finished, error) {
+	done := make([]finished, len(shards))
+	missing := make([]bool, len(shards))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(putParallel)
+	for i, id := range shards {
+		g.Go(func() error {
+			err := readJSON(gctx, e.runStore(run), doneKey(id), &done[i])
+			if errors.Is(err, blob.ErrNotFound) {
+				missing[i], err = true, nil
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i, m := range missing {
+		if m {
+			names = append(names, shards[i])
+		}
+	}
+	if names != nil {
+		return nil, &Error{Failed, fmt.Errorf("%d of %d shards are not done: %s; go on with: hindcast resume %s", len(names), len(shards), strings.Join(names, ", "), run)}
+	}
+	return done, nil
+}
+
+// candidate assembles the version to be on the base that the plan was made against.
+func (e *Env) candidate(ctx context.Context, r Request, j job.Job, p Planned, done []finished) (*table.Candidate, *table.Snapshot, error) {
+	ds, err := e.Dataset(ctx, r.Spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	var base *table.Snapshot
+	if p.Base != nil {
+		if base, err = table.OpenRef(ctx, ds, *p.Base); err != nil {
+			return nil, nil, err
+		}
+	}
+	schemas, err := Schemas(j, r.Spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	outputs := map[string]table.Output{}
+	for _, o := range r.Spec.Outputs {
+		out := table.Output{Schema: schemas[o.Table], Partitions: map[string][]table.File{}}
+		for n := range o.Scheme.Buckets {
+			out.Partitions[o.Scheme.Dir(partition.BucketLabel(n))] = nil
+		}
+		// A run over the whole log replaces every partition that there is.
+		if base != nil && p.Plan.Window == nil {
+			for name := range base.Manifest.Tables[o.Table].Partitions {
+				out.Partitions[name] = nil
+			}
+		}
+		outputs[o.Table] = out
+	}
+	for _, f := range done {
+		for name, partitions := range f.Files {
+			for label, files := range partitions {
+				outputs[name].Partitions[label] = append(outputs[name].Partitions[label], files...)
+			}
+		}
+	}
+	from := table.Provenance{Job: r.Job, Plan: p.Digest, Code: r.Code}
+	if r.Window != nil {
+		from.Window = r.Window.String()
+	}
+	for _, tp := range p.Plan.Partitions {
+		read, tail := tp.Read.Hull(), tp.Tail.Hull()
+		if tp.Tail == nil {
+			tail.First = read.Next
+		}
+		from.Coverage = append(from.Coverage, table.Coverage{
+			Topic: p.Plan.Topic, Partition: tp.Partition, First: read.First, Tail: tail.First, Next: read.Next,
+		})
+	}
+	c, err := table.NewCandidate(DatasetName(r.Spec), r.Run, base, from, outputs)
+	return c, base, err
+}
+
+// Candidate opens the version that a run's candidate would make of the base it was planned against: for checks and
+// people, not for readers.
+func (e *Env) Candidate(ctx context.Context, run string) (*table.Snapshot, error) {
+	r, err := e.Request(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.Planned(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	c, err := table.ReadCandidate(ctx, e.runStore(run), candidateKey, "")
+	if err != nil {
+		return nil, err
+	}
+	ds, err := e.Dataset(ctx, r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	var base *table.Snapshot
+	if p.Base != nil {
+		if base, err = table.OpenRef(ctx, ds, *p.Base); err != nil {
+			return nil, err
+		}
+	}
+	return table.OpenCandidate(ds, base, c)
+}

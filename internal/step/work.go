@@ -1,0 +1,259 @@
+package step
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"hindcast/internal/blob"
+	"hindcast/internal/job"
+	"hindcast/internal/plan"
+	"hindcast/internal/record"
+	"hindcast/internal/source"
+	"hindcast/internal/spec"
+	"hindcast/internal/table"
+	"hindcast/internal/transform"
+)
+
+type workIn struct {
+	Run   string `json:"run"`
+	Shard string `json:"shard"`
+	// Seq counts the shard's laps from 0: a lap begins with the checkpoint of that number.
+	Seq int `json:"seq"`
+	// Cursor is where the lap before stopped.
+	Cursor *transform.Position `json:"cursor,omitempty"`
+}
+
+type workOut struct {
+	workIn
+	Done bool `json:"done"`
+}
+
+// finished is what a finished shard leaves behind.
+type finished struct {
+	Shard string `json:"shard"`
+	// Files are the shard's, by table and partition. A partition without rows has none, and is listed.
+	Files  map[string]map[string][]table.File `json:"files"`
+	Result transform.Result                   `json:"result"`
+}
+
+func doneKey(shard string) string { return "done/" + shard + ".json" }
+
+// work does one lap of a shard: all of it, unless the worker's time runs out.
+func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
+	r, j, err := e.begun(ctx, in.Run)
+	if err != nil {
+		return workOut{}, err
+	}
+	store := e.runStore(in.Run)
+	out := workOut{workIn: in, Done: true}
+	out.Cursor = nil
+	switch _, err := store.Head(ctx, doneKey(in.Shard)); {
+	case err == nil:
+		return out, nil
+	case !errors.Is(err, blob.ErrNotFound):
+		return workOut{}, err
+	}
+	p, err := e.Planned(ctx, in.Run)
+	if err != nil {
+		return workOut{}, err
+	}
+	var sh plan.Shard
+	if err := readJSON(ctx, store, shardKey(in.Shard), &sh); err != nil {
+		return workOut{}, err
+	}
+	l := &lap{env: e, request: r, shard: sh, store: store, files: map[string]map[string][]table.File{}}
+	res, err := l.run(ctx, p.Plan, j, in)
+	if err != nil {
+		return workOut{}, fmt.Errorf("shard %s: %w", in.Shard, inputError(err))
+	}
+	if !res.Done {
+		if in.Cursor != nil && res.Cursor != nil && *in.Cursor == *res.Cursor {
+			return workOut{}, &Error{NoProgress, fmt.Errorf("shard %s: lap %d ended where it began, at %s", in.Shard, in.Seq, res.Cursor)}
+		}
+		out.Done, out.Seq, out.Cursor = false, in.Seq+1, res.Cursor
+		return out, nil
+	}
+	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{Shard: in.Shard, Files: l.files, Result: res})
+}
+
+// lap is one call of a worker.
+type lap struct {
+	env     *Env
+	request Request
+	shard   plan.Shard
+	store   blob.Store // the run's
+	dataset blob.Store
+	files   map[string]map[string][]table.File
+}
+
+func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (transform.Result, error) {
+	c, err := transform.ForShard(p, l.shard, j.Outputs())
+	if err != nil {
+		return transform.Result{}, err
+	}
+	schemas, err := Schemas(j, p.Spec)
+	if err != nil {
+		return transform.Result{}, err
+	}
+	if l.dataset, err = l.env.Dataset(ctx, p.Spec); err != nil {
+		return transform.Result{}, err
+	}
+	l.begin()
+	c.Sink = func(name, label string, rows iter.Seq2[*record.Batch, error]) error {
+		return l.sink(ctx, name, label, schemas[name], rows)
+	}
+	// An id in two shards is told by their fingerprints. A topic partition's
+	// shard sees all of its ids, and equal ids have equal keys, so in equal partitions.
+	c.Fingerprints = l.shard.TopicPartition == nil && c.ID != ""
+	checkpoint, err := os.CreateTemp("", "hindcast-checkpoint-*")
+	if err != nil {
+		return transform.Result{}, fmt.Errorf("make a scratch file: %w", err)
+	}
+	defer os.Remove(checkpoint.Name())
+	defer checkpoint.Close()
+	c.Checkpoint = checkpoint
+	if in.Seq > 0 {
+		o, err := l.store.Get(ctx, l.checkpointKey(in.Seq), blob.GetOptions{})
+		if err != nil {
+			return transform.Result{}, err
+		}
+		defer o.Body.Close()
+		c.Resume = o.Body
+	}
+	inputs := remaining(l.shard.Inputs, in.Cursor)
+	reader, err := l.open(ctx, p, inputs, c.Columns)
+	if err != nil {
+		return transform.Result{}, err
+	}
+	counted := &counting{Reader: reader, tell: func(rows int64) {
+		if l.env.Progress != nil {
+			l.env.Progress(in.Run, in.Shard, rows)
+		}
+	}}
+	c.Stop = l.stop(ctx, counted)
+	res, err := transform.Run(ctx, counted, c)
+	if err != nil {
+		return transform.Result{}, err
+	}
+	if !res.Done {
+		if _, err := checkpoint.Seek(0, io.SeekStart); err != nil {
+			return transform.Result{}, fmt.Errorf("read the scratch file: %w", err)
+		}
+		_, err := l.store.Put(ctx, l.checkpointKey(in.Seq+1), checkpoint, blob.Condition{})
+		return res, err
+	}
+	if c.Fingerprints {
+		_, err = blob.PutBytes(ctx, l.store, fingerprintsKey(in.Shard), packFingerprints(res.Fingerprints), blob.Condition{})
+	}
+	return res, err
+}
+
+// begin lists every partition that the shard replaces: those without rows are replaced, too.
+func (l *lap) begin() {
+	for _, t := range l.shard.Tables {
+		partitions := map[string][]table.File{}
+		for _, slot := range l.shard.Slots {
+			partitions[l.shard.Scheme.Dir(slot.Label)] = nil
+		}
+		l.files[t] = partitions
+	}
+}
+
+func (l *lap) sink(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
+	dir, part := schema.Partition(label), 0
+	if l.shard.TopicPartition != nil {
+		part = int(*l.shard.TopicPartition)
+	}
+	f, err := table.WriteFile(ctx, l.dataset, table.Path(l.request.Run, name, dir, part), schema, label, rows, table.WriteOptions{})
+	if err == nil {
+		l.files[name][dir] = append(l.files[name][dir], f)
+	}
+	return err
+}
+
+func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s/%d", l.shard.ID, seq) }
+
+func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, columns record.Schema) (source.Reader, error) {
+	src := p.Spec.Source.Segments
+	segments, err := l.env.Open(ctx, l.env.Locate(src.Parquet))
+	if err != nil {
+		return nil, fmt.Errorf("open segments: %w", err)
+	}
+	return source.Open(ctx, source.Stores{Segments: segments, Captured: l.store}, inputs, columns, src.Columns)
+}
+
+// stop says when a lap has gone on for long enough.
+func (l *lap) stop(ctx context.Context, c *counting) func() bool {
+	deadline, limited := ctx.Deadline()
+	return func() bool {
+		if l.request.LapRows > 0 && c.rows >= l.request.LapRows {
+			return true
+		}
+		return limited && l.env.LapEnd > 0 && deadline.Sub(l.env.Now()) < l.env.LapEnd
+	}
+}
+
+// remaining leaves out topic partitions that were read to their end before the cursor.
+func remaining(inputs []plan.Input, cursor *transform.Position) []plan.Input {
+	if cursor == nil {
+		return inputs
+	}
+	for i, in := range inputs {
+		if in.Partition >= cursor.Partition {
+			return inputs[i:]
+		}
+	}
+	return nil
+}
+
+// counting counts the rows that go through a reader.
+type counting struct {
+	source.Reader
+	rows int64
+	told int64
+	tell func(rows int64)
+}
+
+// tellEvery is how many rows are read between two reports.
+const tellEvery = 50_000
+
+func (c *counting) Next(ctx context.Context) (int32, *record.Batch, error) {
+	p, b, err := c.Reader.Next(ctx)
+	if err == nil {
+		c.rows += int64(b.Len)
+	}
+	if c.rows-c.told >= tellEvery || err != nil {
+		c.tell(c.rows - c.told)
+		c.told = c.rows
+	}
+	return p, b, err
+}
+
+func fingerprintsKey(shard string) string { return "fingerprints/" + shard }
+
+// packFingerprints writes 8 bytes each, little-endian.
+func packFingerprints(f []uint64) []byte {
+	b := make([]byte, 0, 8*len(f))
+	for _, v := range f {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// Schemas are those of a job's tables.
+func Schemas(j job.Job, s *spec.Spec) (map[string]table.Schema, error) {
+	out := map[string]table.Schema{}
+	for _, o := range s.Outputs {
+		shape, err := j.Outputs()[o.Table].Shape()
+		if err != nil {
+			return nil, fmt.Errorf("table %s: %w", o.Table, err)
+		}
+		out[o.Table] = table.Schema{Rows: shape.Rows, Keys: shape.Keys, Scheme: o.Scheme}
+	}
+	return out, nil
+}
