@@ -10,8 +10,15 @@ import (
 
 	"github.com/parquet-go/parquet-go/format"
 
+	"hindcast/internal/parquetfile/column"
+	"hindcast/internal/parquetfile/footer"
 	"hindcast/internal/record"
 	"hindcast/internal/unit"
+)
+
+const (
+	maxFooter    = 64 << 20
+	maxGroupRows = 1 << 31
 )
 
 // File is an open Parquet file: its footer, checked. It may be used concurrently
@@ -20,8 +27,8 @@ type File struct {
 	name    string
 	r       io.ReaderAt
 	end     int64 // where the footer starts
-	footer  *footer
-	columns []column
+	footer  *footer.Footer
+	columns []field
 	trusted bool
 }
 
@@ -55,7 +62,7 @@ func (f *File) open(size int64) error {
 	}
 	// Most footers fit the first read.
 	tail := make([]byte, min(size, 64<<10))
-	if err := readAt(f.r, tail, size-int64(len(tail))); err != nil {
+	if err := column.ReadAt(f.r, tail, size-int64(len(tail))); err != nil {
 		return &Error{File: f.name, RowGroup: -1, Reason: "its footer cannot be read", Err: err}
 	}
 	if int64(len(tail)) == size && string(tail[:4]) != "PAR1" && string(tail[:4]) != "PARE" {
@@ -76,7 +83,7 @@ func (f *File) open(size int64) error {
 	if have := int64(len(tail)) - trailer; length > have {
 		whole := make([]byte, length)
 		copy(whole[length-have:], tail)
-		if err := readAt(f.r, whole[:length-have], f.end); err != nil {
+		if err := column.ReadAt(f.r, whole[:length-have], f.end); err != nil {
 			return &Error{File: f.name, RowGroup: -1, Reason: "its footer cannot be read", Err: err}
 		}
 		tail = whole
@@ -84,85 +91,77 @@ func (f *File) open(size int64) error {
 		tail = tail[have-length : have]
 	}
 	var err error
-	if f.footer, err = parseFooter(tail); err != nil {
+	if f.footer, err = footer.Parse(tail); err != nil {
 		return err
 	}
-	if f.footer.encrypted {
+	if f.footer.Encrypted {
 		return refuse("it is encrypted or signed with a key, which is not read")
 	}
-	f.trusted = trusted(f.footer.createdBy)
+	f.trusted = trusted(f.footer.CreatedBy)
 	return f.reconcile()
 }
 
 // reconcile holds the parts of the footer against each other.
 func (f *File) reconcile() error {
-	cols, leaves, err := columns(f.footer.schema)
+	cols, leaves, err := fields(f.footer.Schema)
 	if err != nil {
 		return err
 	}
 	f.columns = cols
 	rows := int64(0)
-	for i := range f.footer.groups {
-		g := &f.footer.groups[i]
-		if g.rows > maxGroupRows {
-			return &Error{File: f.name, RowGroup: i, Reason: fmt.Sprintf("it states %d rows, which is more than is read", g.rows)}
+	for i := range f.footer.Groups {
+		g := &f.footer.Groups[i]
+		if g.Rows > maxGroupRows {
+			return &Error{File: f.name, RowGroup: i, Reason: fmt.Sprintf("it states %d rows, which is more than is read", g.Rows)}
 		}
-		rows += g.rows
-		if len(g.chunks) != leaves {
-			return &Error{File: f.name, RowGroup: i, Reason: fmt.Sprintf("it has %d column chunks for %d columns", len(g.chunks), leaves)}
+		rows += g.Rows
+		if len(g.Chunks) != leaves {
+			return &Error{File: f.name, RowGroup: i, Reason: fmt.Sprintf("it has %d column chunks for %d columns", len(g.Chunks), leaves)}
 		}
 		for j := range cols {
 			c := &cols[j]
 			if c.reason != "" {
 				continue
 			}
-			if err := f.checkChunk(c, &g.chunks[c.leaf], g.rows); err != nil {
-				return &Error{File: f.name, RowGroup: i, Column: c.field.Name, Reason: err.Error()}
+			if err := f.checkChunk(c, &g.Chunks[c.leaf], g.Rows); err != nil {
+				return &Error{File: f.name, RowGroup: i, Column: c.name, Reason: err.Error()}
 			}
 		}
 	}
-	if rows != f.footer.rows {
-		return &Error{File: f.name, RowGroup: -1, Reason: fmt.Sprintf("it states %d rows, but its row groups hold %d", f.footer.rows, rows)}
+	if rows != f.footer.Rows {
+		return &Error{File: f.name, RowGroup: -1, Reason: fmt.Sprintf("it states %d rows, but its row groups hold %d", f.footer.Rows, rows)}
 	}
 	return nil
 }
 
 // checkChunk returns what is wrong in the file, and marks the column where it is merely not read.
-func (f *File) checkChunk(c *column, m *chunkMeta, rows int64) error {
+func (f *File) checkChunk(c *field, m *footer.Chunk, rows int64) error {
 	switch {
-	case m.encrypted:
+	case m.Encrypted:
 		c.reason = "it is encrypted, which is not read"
 		return nil
-	case m.elsewhere:
+	case m.Elsewhere:
 		c.reason = "its data lies in another file, which is not read"
 		return nil
-	case m.path != c.field.Name:
-		return fmt.Errorf("its chunk is that of the column %q", m.path)
-	case format.Type(m.typ) != c.typ:
-		return fmt.Errorf("its chunk has the type %v, its schema %v", format.Type(m.typ), c.typ)
-	case m.values != rows:
-		return fmt.Errorf("it holds %d values for %d rows", m.values, rows)
+	case m.Path != c.name:
+		return fmt.Errorf("its chunk is that of the column %q", m.Path)
+	case format.Type(m.Type) != c.Type:
+		return fmt.Errorf("its chunk has the type %v, its schema %v", format.Type(m.Type), c.Type)
+	case m.Values != rows:
+		return fmt.Errorf("it holds %d values for %d rows", m.Values, rows)
 	}
-	if reason := codecReason(m.codec); reason != "" {
+	if reason := column.CodecReason(m.Codec); reason != "" {
 		c.reason = reason
 		return nil
 	}
 	if rows == 0 {
 		return nil
 	}
-	start := m.start()
-	if start < 4 || m.compressed <= 0 || start > f.end || m.compressed > f.end-start {
-		return fmt.Errorf("it states to lie at bytes %d to %d, which is outside the data (4 to %d)", start, start+m.compressed, f.end)
+	start := m.Start()
+	if start < 4 || m.Compressed <= 0 || start > f.end || m.Compressed > f.end-start {
+		return fmt.Errorf("it states to lie at bytes %d to %d, which is outside the data (4 to %d)", start, start+m.Compressed, f.end)
 	}
 	return nil
-}
-
-// start is where the first page lies.
-func (m *chunkMeta) start() int64 {
-	if m.dictOffset > 0 && m.dictOffset < m.dataOffset {
-		return m.dictOffset
-	}
-	return m.dataOffset
 }
 
 // Schema lists the columns that can be read, in the file's order.
@@ -170,7 +169,7 @@ func (f *File) Schema() record.Schema {
 	var s record.Schema
 	for i := range f.columns {
 		if f.columns[i].reason == "" {
-			s = append(s, f.columns[i].field)
+			s = append(s, f.columns[i].field())
 		}
 	}
 	return s
@@ -180,7 +179,7 @@ func (f *File) Schema() record.Schema {
 func (f *File) Columns() []string {
 	var names []string
 	for i := range f.columns {
-		names = append(names, f.columns[i].field.Name)
+		names = append(names, f.columns[i].name)
 	}
 	return names
 }
@@ -191,11 +190,11 @@ func (f *File) Column(name string) (record.Field, error) {
 	if err != nil {
 		return record.Field{}, err
 	}
-	return c.field, nil
+	return c.field(), nil
 }
 
-func (f *File) column(name string) (*column, error) {
-	i := slices.IndexFunc(f.columns, func(c column) bool { return c.field.Name == name })
+func (f *File) column(name string) (*field, error) {
+	i := slices.IndexFunc(f.columns, func(c field) bool { return c.name == name })
 	if i < 0 {
 		reason := "the file has no such column; it has " + strings.Join(f.Columns(), ", ")
 		return nil, &Error{File: f.name, RowGroup: -1, Column: name, Reason: reason}
@@ -210,15 +209,15 @@ func (f *File) column(name string) (*column, error) {
 func (f *File) Name() string { return f.name }
 
 // Rows is the number of rows of the file.
-func (f *File) Rows() int64 { return f.footer.rows }
+func (f *File) Rows() int64 { return f.footer.Rows }
 
 // RowGroups describes the row groups, in the file's order.
 func (f *File) RowGroups() []RowGroup {
-	groups := make([]RowGroup, len(f.footer.groups))
-	for i, g := range f.footer.groups {
-		groups[i].Rows = g.rows
-		for _, c := range g.chunks {
-			groups[i].Bytes += unit.Bytes(max(c.compressed, 0))
+	groups := make([]RowGroup, len(f.footer.Groups))
+	for i, g := range f.footer.Groups {
+		groups[i].Rows = g.Rows
+		for _, c := range g.Chunks {
+			groups[i].Bytes += unit.Bytes(max(c.Compressed, 0))
 		}
 	}
 	return groups
@@ -230,44 +229,50 @@ func (f *File) RowGroups() []RowGroup {
 // write them right. A [Reader] holds what it reads against them.
 func (f *File) Bounds(group int, name string) (lo, hi int64, ok bool) {
 	c, err := f.column(name)
-	if err != nil || group < 0 || group >= len(f.footer.groups) {
+	if err != nil || group < 0 || group >= len(f.footer.Groups) {
 		return 0, 0, false
 	}
-	return f.bounds(c, &f.footer.groups[group].chunks[c.leaf])
+	return f.bounds(c, &f.footer.Groups[group].Chunks[c.leaf])
 }
 
-// Nulls returns how many rows of a row group are null in a column. It is not ok
+// Nulls returns how many rows of a row group are null in an integer, timestamp or date column. It is not ok
 // where the footer does not say or its writer is not known to be right. A [Reader] holds what it reads against it.
 func (f *File) Nulls(group int, name string) (n int64, ok bool) {
 	c, err := f.column(name)
-	if err != nil || group < 0 || group >= len(f.footer.groups) {
+	if err != nil || group < 0 || group >= len(f.footer.Groups) {
 		return 0, false
 	}
-	if !c.field.Nullable {
-		return 0, true
-	}
-	s := &f.footer.groups[group].chunks[c.leaf].stats
-	return s.nulls, s.counted && f.trusted
+	return f.nulls(c, &f.footer.Groups[group].Chunks[c.leaf])
 }
 
-func (f *File) bounds(c *column, m *chunkMeta) (lo, hi int64, ok bool) {
-	if !f.trusted || c.conv == fromUint32 || c.conv == fromUint64 {
+func (f *File) nulls(c *field, m *footer.Chunk) (n int64, ok bool) {
+	switch {
+	case !c.Nullable:
+		return 0, true
+	case c.Type != format.Int32 && c.Type != format.Int64:
+		return 0, false // Arrow has miscounted those of dictionaries
+	}
+	return m.Stats.Nulls, m.Stats.Counted && f.trusted
+}
+
+func (f *File) bounds(c *field, m *footer.Chunk) (lo, hi int64, ok bool) {
+	if !f.trusted || c.Conv == column.FromUint32 || c.Conv == column.FromUint64 {
 		return 0, 0, false
 	}
-	s := m.stats
-	if s.min == nil || s.max == nil {
-		s.min, s.max = s.oldMin, s.oldMax // they are ordered as signed integers, which these are
+	s := m.Stats
+	if s.Min == nil || s.Max == nil {
+		s.Min, s.Max = s.OldMin, s.OldMax // they are ordered as signed integers, which these are
 	}
 	switch {
-	case c.typ == format.Int32 && len(s.min) == 4 && len(s.max) == 4:
-		lo, hi = int64(int32(binary.LittleEndian.Uint32(s.min))), int64(int32(binary.LittleEndian.Uint32(s.max)))
-	case c.typ == format.Int64 && len(s.min) == 8 && len(s.max) == 8:
-		lo, hi = int64(binary.LittleEndian.Uint64(s.min)), int64(binary.LittleEndian.Uint64(s.max))
+	case c.Type == format.Int32 && len(s.Min) == 4 && len(s.Max) == 4:
+		lo, hi = int64(int32(binary.LittleEndian.Uint32(s.Min))), int64(int32(binary.LittleEndian.Uint32(s.Max)))
+	case c.Type == format.Int64 && len(s.Min) == 8 && len(s.Max) == 8:
+		lo, hi = int64(binary.LittleEndian.Uint64(s.Min)), int64(binary.LittleEndian.Uint64(s.Max))
 	default:
 		return 0, 0, false
 	}
 	both := []int64{lo, hi}
-	if convert(both, c.conv) != nil || both[0] > both[1] {
+	if column.Convert(both, c.Conv) != nil || both[0] > both[1] {
 		return 0, 0, false
 	}
 	return both[0], both[1], true
@@ -276,8 +281,8 @@ func (f *File) bounds(c *column, m *chunkMeta) (lo, hi int64, ok bool) {
 // trusted reports whether a file's writer is known to write right statistics of signed integers.
 func trusted(createdBy string) bool {
 	for _, w := range []string{
-		"hindcast ", "DuckDB", "parquet-cpp", "parquet-mr ", "parquet-rs ", "parquet-go ", "github.com/parquet-go/parquet-go",
-		"Polars", "Arrow", "parquet-glib", "AWS",
+		"hindcast ", "DuckDB", "parquet-cpp", "parquet-mr version ", "parquet-rs version ", "Polars", "github.com/parquet-go/parquet-go ",
+		"parquet-go version 1", // Arrow's; that of xitongsys calls its version "latest", and is not
 	} {
 		if strings.HasPrefix(createdBy, w) {
 			return true
@@ -285,20 +290,3 @@ func trusted(createdBy string) bool {
 	}
 	return false
 }
-
-// readAt fills b from offset off.
-func readAt(r io.ReaderAt, b []byte, off int64) error {
-	n, err := r.ReadAt(b, off)
-	if n == len(b) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return &readError{fmt.Errorf("read %d bytes at %d: %w", len(b), off, err)}
-}
-
-// readError is a failure of storage: the file's contents are not to blame.
-type readError struct{ error }
-
-func (e *readError) Unwrap() error { return e.error }

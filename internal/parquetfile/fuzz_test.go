@@ -92,7 +92,7 @@ func TestReadOfDamagedFiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	data := writeFile(t, schema, WriterOptions{RowGroupRows: 60, Encodings: map[string]Encoding{"z_string": Delta, "a_int64": Delta}},
 		randomBatch(rng, schema, 150))
-	n := 3000
+	n := 1500
 	if testenv.Full() {
 		n = 100_000
 	}
@@ -130,7 +130,7 @@ func TestReadOfDamagedFiles(t *testing.T) {
 
 func (r *Reader) noCRC(off bool) {
 	for i := range r.columns {
-		r.columns[i].in.noCRC = off
+		r.columns[i].NoCRC = off
 	}
 }
 

@@ -109,7 +109,7 @@ func TestReadSelects(t *testing.T) {
 func TestReadDictionaryThatOverflows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	schema := record.Schema{{Name: "s", Kind: record.String, Nullable: true}, {Name: "n", Kind: record.Int64}}
-	b := &record.Batch{Len: 60_000, Columns: []record.Column{{Kind: record.String, Nulls: record.NewBitmap(60_000)}, {Kind: record.Int64}}}
+	b := &record.Batch{Len: 30_000, Columns: []record.Column{{Kind: record.String, Nulls: record.NewBitmap(30_000)}, {Kind: record.Int64}}}
 	for row := range b.Len {
 		s := fmt.Sprintf("%d", rng.IntN(5))
 		if row > 5000 {
@@ -146,7 +146,7 @@ func TestReadDictionaryThatOverflows(t *testing.T) {
 	if coded == 0 || plain == 0 {
 		t.Errorf("%d batches have codes, %d are plain: the case is not covered", coded, plain)
 	}
-	for _, batchRows := range []int{0, 777, 60_000} {
+	for _, batchRows := range []int{0, 777, 30_000} {
 		equalRows(t, readRows(t, data, ReadOptions{BatchRows: batchRows}), rows(b))
 	}
 }

@@ -6,21 +6,9 @@ import (
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
 
+	"hindcast/internal/parquetfile/column"
+	"hindcast/internal/parquetfile/footer"
 	"hindcast/internal/record"
-)
-
-// Ids of logical types in a schema element.
-const (
-	logicalString    = 1
-	logicalEnum      = 4
-	logicalDate      = 6
-	logicalTime      = 7
-	logicalTimestamp = 8
-	logicalInteger   = 10
-	logicalNull      = 11
-	logicalJSON      = 12
-	logicalBSON      = 13
-	logicalUUID      = 14
 )
 
 var logicalNames = map[int16]string{
@@ -28,51 +16,42 @@ var logicalNames = map[int16]string{
 	16: "VARIANT", 17: "GEOMETRY", 18: "GEOGRAPHY",
 }
 
-// conversion is what is done to a stored integer.
-type conversion uint8
-
-const (
-	asIs       conversion = iota
-	fromMillis            // to microseconds
-	fromNanos             // to microseconds, floored
-	fromUint32            // stored as a signed integer
-	fromUint64            // refused past the range of int64
-)
-
-// column is one top-level field of a file.
-type column struct {
-	field  record.Field
-	reason string // why it cannot be read; the rest is then unset, but for field.Name
+// field is one top-level field of a file.
+type field struct {
+	column.Shape
+	name   string
+	reason string // why it cannot be read; the shape is then unset
 	leaf   int    // position among a row group's chunks
-	typ    format.Type
-	length int // of FIXED_LEN_BYTE_ARRAY
-	conv   conversion
 }
 
-// columns lists the top-level fields of a schema and the number of leaves.
-func columns(schema []schemaElement) (cols []column, leaves int, err error) {
+func (c *field) field() record.Field {
+	return record.Field{Name: c.name, Kind: c.Kind, Nullable: c.Nullable}
+}
+
+// fields lists the top-level fields of a schema and the number of leaves.
+func fields(schema []footer.Element) (cols []field, leaves int, err error) {
 	next := 1
 	seen := map[string]int{}
-	for range schema[0].children {
+	for range schema[0].Children {
 		if next >= len(schema) {
-			return nil, 0, fmt.Errorf("the schema has %d elements, too few for its root's %d children", len(schema), schema[0].children)
+			return nil, 0, fmt.Errorf("the schema has %d elements, too few for its root's %d children", len(schema), schema[0].Children)
 		}
 		e := schema[next]
-		col := column{leaf: leaves, field: record.Field{Name: e.name}}
+		col := field{leaf: leaves, name: e.Name}
 		first := next
 		if next, leaves, err = skipElement(schema, next, leaves, 0); err != nil {
 			return nil, 0, err
 		}
-		if next > first+1 || e.typ < 0 {
+		if next > first+1 || e.Type < 0 {
 			col.reason = "it is nested (a structure, list or map); only flat columns are read"
 		} else {
 			flatColumn(&col, &e)
 		}
-		if i, ok := seen[e.name]; ok {
+		if i, ok := seen[e.Name]; ok {
 			cols[i].reason = "the file has several columns of this name"
 			continue
 		}
-		seen[e.name] = len(cols)
+		seen[e.Name] = len(cols)
 		cols = append(cols, col)
 	}
 	if next != len(schema) {
@@ -82,21 +61,21 @@ func columns(schema []schemaElement) (cols []column, leaves int, err error) {
 }
 
 // skipElement passes over the element at i and those below it.
-func skipElement(schema []schemaElement, i, leaves, depth int) (int, int, error) {
+func skipElement(schema []footer.Element, i, leaves, depth int) (int, int, error) {
 	if i >= len(schema) {
-		return 0, 0, fmt.Errorf("the schema ends within column %q", schema[len(schema)-1].name)
+		return 0, 0, fmt.Errorf("the schema ends within column %q", schema[len(schema)-1].Name)
 	}
 	e := &schema[i]
-	if depth > 64 || e.children < 0 {
-		return 0, 0, fmt.Errorf("column %q nests too deep or has a negative number of children", e.name)
+	if depth > 64 || e.Children < 0 {
+		return 0, 0, fmt.Errorf("column %q nests too deep or has a negative number of children", e.Name)
 	}
-	if e.children == 0 {
-		if e.typ >= 0 {
+	if e.Children == 0 {
+		if e.Type >= 0 {
 			leaves++
 		}
 		return i + 1, leaves, nil
 	}
-	n := e.children
+	n := e.Children
 	i++
 	var err error
 	for range n {
@@ -108,11 +87,11 @@ func skipElement(schema []schemaElement, i, leaves, depth int) (int, int, error)
 }
 
 // flatColumn says how a leaf is read, or why it is not.
-func flatColumn(c *column, e *schemaElement) {
-	switch format.FieldRepetitionType(e.repetition) {
+func flatColumn(c *field, e *footer.Element) {
+	switch format.FieldRepetitionType(e.Repetition) {
 	case format.Required:
 	case format.Optional:
-		c.field.Nullable = true
+		c.Nullable = true
 	case format.Repeated:
 		c.reason = "it is repeated (a list); only flat columns are read"
 		return
@@ -120,85 +99,85 @@ func flatColumn(c *column, e *schemaElement) {
 		c.reason = "its repetition type is unknown"
 		return
 	}
-	c.typ, c.length = format.Type(e.typ), int(e.length)
-	logical := e.logical
-	if logical.id == 0 {
-		logical = fromConverted(e.converted)
+	c.Type, c.Length = format.Type(e.Type), int(e.Length)
+	logical := e.Logical
+	if logical.ID == 0 {
+		logical = fromConverted(e.Converted)
 	}
 	ok := false
-	switch c.typ {
+	switch c.Type {
 	case format.Boolean:
-		c.field.Kind, ok = record.Bool, logical.id == 0
+		c.Kind, ok = record.Bool, logical.ID == 0
 	case format.Int32:
 		ok = int32Column(c, logical)
 	case format.Int64:
 		ok = int64Column(c, logical)
 	case format.Float, format.Double:
-		c.field.Kind, ok = record.Float64, logical.id == 0
+		c.Kind, ok = record.Float64, logical.ID == 0
 	case format.ByteArray:
-		c.field.Kind = record.String
-		switch logical.id {
-		case 0, logicalString, logicalEnum, logicalJSON, logicalBSON:
+		c.Kind = record.String
+		switch logical.ID {
+		case 0, footer.String, footer.Enum, footer.JSON, footer.BSON:
 			ok = true
 		}
 	case format.FixedLenByteArray:
-		c.field.Kind, ok = record.String, logical.id == 0 || logical.id == logicalUUID
-		if c.length <= 0 {
-			c.reason = fmt.Sprintf("its values have the fixed length %d", c.length)
+		c.Kind, ok = record.String, logical.ID == 0 || logical.ID == footer.UUID
+		if c.Length <= 0 {
+			c.reason = fmt.Sprintf("its values have the fixed length %d", c.Length)
 		}
 	case format.Int96:
 		c.reason = "it is an INT96 timestamp, whose zone is not defined; have the exporter write TIMESTAMP(MICROS, UTC)"
 	default:
-		c.reason = fmt.Sprintf("its physical type %d is unknown", e.typ)
+		c.reason = fmt.Sprintf("its physical type %d is unknown", e.Type)
 	}
 	if !ok && c.reason == "" {
-		name := logicalNames[logical.id]
+		name := logicalNames[logical.ID]
 		if name == "" {
-			name = fmt.Sprintf("unknown (%d)", logical.id)
+			name = fmt.Sprintf("unknown (%d)", logical.ID)
 		}
-		c.reason = fmt.Sprintf("it is %v annotated as %s, which is not read; cast it in the exporter", c.typ, name)
+		c.reason = fmt.Sprintf("it is %v annotated as %s, which is not read; cast it in the exporter", c.Type, name)
 	}
 }
 
-func int32Column(c *column, l logicalType) bool {
-	switch l.id {
-	case 0, logicalNull:
-		c.field.Kind = record.Int64
-	case logicalInteger:
-		c.field.Kind = record.Int64
-		if !l.signed {
-			c.conv = fromUint32
+func int32Column(c *field, l footer.Logical) bool {
+	switch l.ID {
+	case 0, footer.Null:
+		c.Kind = record.Int64
+	case footer.Integer:
+		c.Kind = record.Int64
+		if !l.Signed {
+			c.Conv = column.FromUint32
 		}
-		return l.bits <= 32
-	case logicalDate:
-		c.field.Kind = record.Date
+		return l.Bits <= 32
+	case footer.Date:
+		c.Kind = record.Date
 	default:
 		return false
 	}
 	return true
 }
 
-func int64Column(c *column, l logicalType) bool {
-	switch l.id {
+func int64Column(c *field, l footer.Logical) bool {
+	switch l.ID {
 	case 0:
-		c.field.Kind = record.Int64
-	case logicalInteger:
-		c.field.Kind = record.Int64
-		if !l.signed {
-			c.conv = fromUint64
+		c.Kind = record.Int64
+	case footer.Integer:
+		c.Kind = record.Int64
+		if !l.Signed {
+			c.Conv = column.FromUint64
 		}
-	case logicalTimestamp:
-		c.field.Kind = record.Timestamp
-		if !l.utc {
+	case footer.Timestamp:
+		c.Kind = record.Timestamp
+		if !l.UTC {
 			c.reason = "its timestamps are local times of no stated zone (isAdjustedToUTC=false); have the exporter write instants"
 			return false
 		}
-		switch l.unit {
+		switch l.Unit {
 		case 1:
-			c.conv = fromMillis
+			c.Conv = column.FromMillis
 		case 2:
 		case 3:
-			c.conv = fromNanos
+			c.Conv = column.FromNanos
 		default:
 			c.reason = "the unit of its timestamps is unknown"
 			return false
@@ -211,33 +190,33 @@ func int64Column(c *column, l logicalType) bool {
 
 // fromConverted is the logical type that an old annotation stands for. The old
 // timestamps are defined as UTC.
-func fromConverted(converted int32) logicalType {
+func fromConverted(converted int32) footer.Logical {
 	if converted < 0 {
-		return logicalType{}
+		return footer.Logical{}
 	}
 	switch t := deprecated.ConvertedType(converted); t {
 	case deprecated.UTF8:
-		return logicalType{id: logicalString}
+		return footer.Logical{ID: footer.String}
 	case deprecated.Enum:
-		return logicalType{id: logicalEnum}
+		return footer.Logical{ID: footer.Enum}
 	case deprecated.Json:
-		return logicalType{id: logicalJSON}
+		return footer.Logical{ID: footer.JSON}
 	case deprecated.Bson:
-		return logicalType{id: logicalBSON}
+		return footer.Logical{ID: footer.BSON}
 	case deprecated.Date:
-		return logicalType{id: logicalDate}
+		return footer.Logical{ID: footer.Date}
 	case deprecated.TimestampMillis:
-		return logicalType{id: logicalTimestamp, utc: true, unit: 1}
+		return footer.Logical{ID: footer.Timestamp, UTC: true, Unit: 1}
 	case deprecated.TimestampMicros:
-		return logicalType{id: logicalTimestamp, utc: true, unit: 2}
+		return footer.Logical{ID: footer.Timestamp, UTC: true, Unit: 2}
 	case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
-		return logicalType{id: logicalInteger, bits: 8 << (t - deprecated.Uint8)}
+		return footer.Logical{ID: footer.Integer, Bits: 8 << (t - deprecated.Uint8)}
 	case deprecated.Int8, deprecated.Int16, deprecated.Int32, deprecated.Int64:
-		return logicalType{id: logicalInteger, bits: 8 << (t - deprecated.Int8), signed: true}
+		return footer.Logical{ID: footer.Integer, Bits: 8 << (t - deprecated.Int8), Signed: true}
 	case deprecated.Decimal:
-		return logicalType{id: 5}
+		return footer.Logical{ID: footer.Decimal}
 	case deprecated.TimeMillis, deprecated.TimeMicros:
-		return logicalType{id: logicalTime}
+		return footer.Logical{ID: footer.Time}
 	}
-	return logicalType{id: int16(-converted)} // unknown, or of nested columns
+	return footer.Logical{ID: int16(-converted)} // unknown, or of nested columns
 }

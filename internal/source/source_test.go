@@ -39,7 +39,7 @@ func random(t testing.TB, rng *rand.Rand) layout {
 	mem := memblob.New()
 	l := layout{stores: source.Stores{Segments: mem, Captured: mem}}
 	for p := range int32(1 + rng.IntN(3)) {
-		n := int64(1 + rng.IntN(3000))
+		n := int64(1 + rng.IntN(2000))
 		segments := 1 + rng.IntN(6)
 		owner := make([]int, n) // of each offset, or -1 where there is none
 		run, who := 0, 0
@@ -78,7 +78,7 @@ func random(t testing.TB, rng *rand.Rand) layout {
 				continue
 			}
 			key := strings.Replace(sourcetest.Key(p, int64(s)), "topics", []string{"topics", "captured"}[rng.IntN(2)], 1)
-			in := sourcetest.Input(t, mem, key, rows, captured, parquetfile.WriterOptions{RowGroupRows: 1 + rng.IntN(1000)})
+			in := sourcetest.Input(t, mem, key, rows, captured, parquetfile.WriterOptions{RowGroupRows: 20 + rng.IntN(1000)})
 			in.Keep, in.Rows = plan.RangesOf(keep...), kept
 			if in.Keep == nil {
 				in.Keep = plan.Ranges{}
@@ -97,7 +97,7 @@ func random(t testing.TB, rng *rand.Rand) layout {
 }
 
 func TestEveryRowOnceInOrderHoweverSegmentsOverlap(t *testing.T) {
-	n := 60
+	n := 40
 	if testenv.Full() {
 		n = 2000
 	}

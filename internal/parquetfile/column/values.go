@@ -1,4 +1,4 @@
-package parquetfile
+package column
 
 import (
 	"encoding/binary"
@@ -15,23 +15,23 @@ import (
 var errFewer = errors.New("a page holds fewer values than it states")
 
 // values prepares the decoding of a page's values, which c.data holds.
-func (c *columnReader) values() (err error) {
+func (c *Reader) values() (err error) {
 	c.bit, c.at = 0, 0
-	integer := c.col.typ == format.Int32 || c.col.typ == format.Int64
-	number := integer || c.col.typ == format.Float || c.col.typ == format.Double
-	fixed := c.col.typ == format.FixedLenByteArray
-	switch e := c.header.encoding; {
+	integer := c.shape.Type == format.Int32 || c.shape.Type == format.Int64
+	number := integer || c.shape.Type == format.Float || c.shape.Type == format.Double
+	fixed := c.shape.Type == format.FixedLenByteArray
+	switch e := c.header.Encoding; {
 	case e == format.Plain:
 		return nil
 	case e == format.RLEDictionary || e == format.PlainDictionary:
-		c.header.encoding = format.RLEDictionary
+		c.header.Encoding = format.RLEDictionary
 		if len(c.data) == 0 { // all values are null
 			c.codes = hybrid{}
 			return nil
 		}
 		c.codes, err = newHybrid(c.data[1:], uint(c.data[0]))
 		return err
-	case e == format.RLE && c.col.typ == format.Boolean:
+	case e == format.RLE && c.shape.Type == format.Boolean:
 		if len(c.data) < 4 {
 			c.codes = hybrid{}
 			return nil
@@ -47,10 +47,10 @@ func (c *columnReader) values() (err error) {
 			c.delta = delta{}
 			return nil
 		}
-		return c.delta.reset(c.data, c.col.typ == format.Int32)
-	case e == format.DeltaLengthByteArray && c.col.typ == format.ByteArray:
+		return c.delta.reset(c.data, c.shape.Type == format.Int32)
+	case e == format.DeltaLengthByteArray && c.shape.Type == format.ByteArray:
 		return c.deltaLengths(false)
-	case e == format.DeltaByteArray && (c.col.typ == format.ByteArray || fixed):
+	case e == format.DeltaByteArray && (c.shape.Type == format.ByteArray || fixed):
 		return c.deltaLengths(true)
 	case e == format.ByteStreamSplit && (number || fixed):
 		if len(c.data)%c.size() != 0 {
@@ -58,22 +58,22 @@ func (c *columnReader) values() (err error) {
 		}
 		return nil
 	default:
-		return fmt.Errorf("its values have the encoding %v, which is not read for %v", e, c.col.typ)
+		return fmt.Errorf("its values have the encoding %v, which is not read for %v", e, c.shape.Type)
 	}
 }
 
 // size is the bytes of a value of fixed size.
-func (c *columnReader) size() int {
-	switch c.col.typ {
+func (c *Reader) size() int {
+	switch c.shape.Type {
 	case format.Int32, format.Float:
 		return 4
 	case format.FixedLenByteArray:
-		return c.col.length
+		return c.shape.Length
 	}
 	return 8
 }
 
-func (c *columnReader) deltaLengths(prefixed bool) (err error) {
+func (c *Reader) deltaLengths(prefixed bool) (err error) {
 	c.lens, c.prefixes, c.prev = c.lens[:0], c.prefixes[:0], c.prev[:0]
 	if len(c.data) == 0 {
 		return nil
@@ -97,16 +97,16 @@ func (c *columnReader) deltaLengths(prefixed bool) (err error) {
 }
 
 // endPage holds what a page held against what it stated.
-func (c *columnReader) endPage() error {
+func (c *Reader) endPage() error {
 	h := &c.header
-	if h.typ == format.DataPageV2 && int(h.nulls) != c.nulls {
-		return fmt.Errorf("a page states %d nulls and has %d", h.nulls, c.nulls)
+	if h.Type == format.DataPageV2 && int(h.Nulls) != c.nulls {
+		return fmt.Errorf("a page states %d nulls and has %d", h.Nulls, c.nulls)
 	}
 	more := false
-	switch h.encoding {
+	switch h.Encoding {
 	case format.Plain:
 		// Some writers (fastparquet) pad with zeros.
-		more = len(c.data) > 0 && c.col.typ != format.Boolean && (len(c.data) > 8 || slices.ContainsFunc(c.data, func(b byte) bool { return b != 0 }))
+		more = len(c.data) > 0 && c.shape.Type != format.Boolean && (len(c.data) > 8 || slices.ContainsFunc(c.data, func(b byte) bool { return b != 0 }))
 	case format.DeltaBinaryPacked:
 		more = c.delta.left > 0
 	case format.DeltaLengthByteArray, format.DeltaByteArray:
@@ -205,17 +205,17 @@ func room(s *record.Strings, n int) error {
 	return nil
 }
 
-// convert changes stored integers to those of a batch, in place.
-func convert(v []int64, conv conversion) error {
+// Convert changes stored integers to those of a batch, in place.
+func Convert(v []int64, conv Conversion) error {
 	switch conv {
-	case fromMillis:
+	case FromMillis:
 		for i, x := range v {
 			if x > math.MaxInt64/1000 || x < math.MinInt64/1000 {
 				return fmt.Errorf("the timestamp %d ms is past what microseconds hold", x)
 			}
 			v[i] = x * 1000
 		}
-	case fromNanos:
+	case FromNanos:
 		for i, x := range v {
 			q := x / 1000
 			if x%1000 < 0 {
@@ -223,11 +223,11 @@ func convert(v []int64, conv conversion) error {
 			}
 			v[i] = q
 		}
-	case fromUint32:
+	case FromUint32:
 		for i, x := range v {
 			v[i] = int64(uint32(x))
 		}
-	case fromUint64:
+	case FromUint64:
 		for _, x := range v {
 			if x < 0 {
 				return fmt.Errorf("the unsigned value %d is past the range of int64", uint64(x))
@@ -238,10 +238,10 @@ func convert(v []int64, conv conversion) error {
 }
 
 // readInts decodes len(dst) values that are not null.
-func (c *columnReader) readInts(dst []int64) (err error) {
-	switch c.header.encoding {
+func (c *Reader) readInts(dst []int64) (err error) {
+	switch c.header.Encoding {
 	case format.Plain:
-		if c.data, err = plainInts(dst, c.data, c.col.typ); err != nil {
+		if c.data, err = plainInts(dst, c.data, c.shape.Type); err != nil {
 			return err
 		}
 	case format.RLEDictionary:
@@ -267,15 +267,15 @@ func (c *columnReader) readInts(dst []int64) (err error) {
 			if err := c.unsplit(raw[:c.size()]); err != nil {
 				return err
 			}
-			if c.col.typ == format.Int32 {
+			if c.shape.Type == format.Int32 {
 				dst[i] = int64(int32(binary.LittleEndian.Uint32(raw[:])))
 			} else {
 				dst[i] = int64(binary.LittleEndian.Uint64(raw[:]))
 			}
 		}
 	}
-	if c.col.conv != asIs {
-		if err := convert(dst, c.col.conv); err != nil {
+	if c.shape.Conv != AsIs {
+		if err := Convert(dst, c.shape.Conv); err != nil {
 			return err
 		}
 	}
@@ -283,7 +283,7 @@ func (c *columnReader) readInts(dst []int64) (err error) {
 }
 
 // check holds values against the footer's bounds, which may have decided what is read.
-func (c *columnReader) check(v []int64) error {
+func (c *Reader) check(v []int64) error {
 	if !c.bounded || len(v) == 0 {
 		return nil
 	}
@@ -302,7 +302,7 @@ func errCode(code uint32, n int) error {
 }
 
 // unsplit gathers the next value of a byte stream split.
-func (c *columnReader) unsplit(dst []byte) error {
+func (c *Reader) unsplit(dst []byte) error {
 	n := len(c.data) / len(dst)
 	if c.at >= n {
 		return errFewer
@@ -314,8 +314,8 @@ func (c *columnReader) unsplit(dst []byte) error {
 	return nil
 }
 
-func (c *columnReader) readBools(dst []int64) error {
-	if c.header.encoding == format.RLE {
+func (c *Reader) readBools(dst []int64) error {
+	if c.header.Encoding == format.RLE {
 		codes := c.scratch[:len(dst)]
 		if err := c.codes.fill(codes); err != nil {
 			return err
@@ -335,10 +335,10 @@ func (c *columnReader) readBools(dst []int64) error {
 	return nil
 }
 
-func (c *columnReader) readFloats(dst []float64) (err error) {
-	switch c.header.encoding {
+func (c *Reader) readFloats(dst []float64) (err error) {
+	switch c.header.Encoding {
 	case format.Plain:
-		c.data, err = plainFloats(dst, c.data, c.col.typ)
+		c.data, err = plainFloats(dst, c.data, c.shape.Type)
 	case format.RLEDictionary:
 		codes := c.scratch[:len(dst)]
 		if err := c.codes.fill(codes); err != nil {
@@ -356,7 +356,7 @@ func (c *columnReader) readFloats(dst []float64) (err error) {
 			if err := c.unsplit(raw[:c.size()]); err != nil {
 				return err
 			}
-			if c.col.typ == format.Float {
+			if c.shape.Type == format.Float {
 				dst[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[:])))
 			} else {
 				dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[:]))
@@ -367,7 +367,7 @@ func (c *columnReader) readFloats(dst []float64) (err error) {
 }
 
 // readCodes decodes the dictionary positions of len(dst) values, all within the dictionary.
-func (c *columnReader) readCodes(dst []uint32) error {
+func (c *Reader) readCodes(dst []uint32) error {
 	if err := c.codes.fill(dst); err != nil {
 		return err
 	}
@@ -382,8 +382,8 @@ func (c *columnReader) readCodes(dst []uint32) error {
 }
 
 // readStrings appends n values that are not null.
-func (c *columnReader) readStrings(dst *record.Strings, n int) (err error) {
-	switch c.header.encoding {
+func (c *Reader) readStrings(dst *record.Strings, n int) (err error) {
+	switch c.header.Encoding {
 	case format.Plain:
 		c.data, err = plainStrings(dst, c.data, n, c.fixed())
 		return err
@@ -416,7 +416,7 @@ func (c *columnReader) readStrings(dst *record.Strings, n int) (err error) {
 }
 
 // lookUp appends the dictionary's values for codes.
-func (c *columnReader) lookUp(dst *record.Strings, codes []uint32) error {
+func (c *Reader) lookUp(dst *record.Strings, codes []uint32) error {
 	dict := &c.strings
 	for _, code := range codes {
 		v := dict.Data[dict.Offsets[code]:dict.Offsets[code+1]]
@@ -429,7 +429,7 @@ func (c *columnReader) lookUp(dst *record.Strings, codes []uint32) error {
 	return nil
 }
 
-func (c *columnReader) readDeltaLength(dst *record.Strings, n int) error {
+func (c *Reader) readDeltaLength(dst *record.Strings, n int) error {
 	if n > len(c.lens)-c.at {
 		return errFewer
 	}
@@ -449,7 +449,7 @@ func (c *columnReader) readDeltaLength(dst *record.Strings, n int) error {
 	return nil
 }
 
-func (c *columnReader) readDeltaBytes(dst *record.Strings, n int) error {
+func (c *Reader) readDeltaBytes(dst *record.Strings, n int) error {
 	if n > len(c.lens)-c.at {
 		return errFewer
 	}

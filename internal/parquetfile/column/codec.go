@@ -1,4 +1,4 @@
-package parquetfile
+package column
 
 import (
 	"bytes"
@@ -14,16 +14,16 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// padding is how far the bit unpacker may read past the bytes that it is given.
-const padding = 32
+// Padding is how far the bit unpacker may read past the bytes that it is given.
+const Padding = 32
 
-// decompressor keeps the state of codecs between pages.
-type decompressor struct {
+// Codecs keep the state of codecs between pages.
+type Codecs struct {
 	zstd *zstd.Decoder
 	gzip *gzip.Reader
 }
 
-func codecReason(c format.CompressionCodec) string {
+func CodecReason(c format.CompressionCodec) string {
 	switch c {
 	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd, format.Lz4Raw:
 		return ""
@@ -35,12 +35,12 @@ func codecReason(c format.CompressionCodec) string {
 
 // decode decompresses src, which must give exactly size bytes, into dst's
 // memory or new memory. No codec can make it use more than that.
-func (d *decompressor) decode(codec format.CompressionCodec, dst, src []byte, size int) ([]byte, error) {
+func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int) ([]byte, error) {
 	if size == 0 && len(src) == 0 {
 		return dst[:0], nil
 	}
-	if cap(dst) < size+padding {
-		dst = make([]byte, 0, size+size/4+padding)
+	if cap(dst) < size+Padding {
+		dst = make([]byte, 0, size+size/4+Padding)
 	}
 	// The capacity bounds what a codec can write.
 	room := dst[0:size:size]
@@ -96,7 +96,7 @@ func (d *decompressor) decode(codec format.CompressionCodec, dst, src []byte, si
 			return nil, err
 		}
 	default:
-		return nil, errors.New(codecReason(codec))
+		return nil, errors.New(CodecReason(codec))
 	}
 	if n != size {
 		return nil, fmt.Errorf("a page of %d bytes decompresses to %d", size, n)

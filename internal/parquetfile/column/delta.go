@@ -1,4 +1,4 @@
-package parquetfile
+package column
 
 import (
 	"encoding/binary"
@@ -103,7 +103,7 @@ func (d *delta) miniblock() error {
 	} else {
 		size := d.size * int(width) / 8
 		if len(d.b) < size {
-			// Writers may leave away the padding of the last miniblock.
+			// Writers may leave away the Padding of the last miniblock.
 			if len(d.b) < (count*int(width)+7)/8 {
 				return errDelta
 			}

@@ -1,4 +1,4 @@
-package parquetfile
+package footer
 
 import (
 	"encoding/binary"
@@ -36,8 +36,8 @@ const (
 
 const thriftMaxDepth = 32
 
-// errThriftShort means that the bytes end within the structure.
-var errThriftShort = errors.New("metadata ends too early")
+// ErrShort means that the bytes end within a structure.
+var ErrShort = errors.New("metadata ends too early")
 
 func (r *thriftReader) fail(err error) {
 	if r.err == nil {
@@ -50,7 +50,7 @@ func (r *thriftReader) take(n int) []byte {
 		return nil
 	}
 	if n < 0 || n > len(r.b)-r.pos {
-		r.fail(errThriftShort)
+		r.fail(ErrShort)
 		return nil
 	}
 	r.pos += n
@@ -71,7 +71,7 @@ func (r *thriftReader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.b[r.pos:])
 	switch {
 	case n == 0:
-		r.fail(errThriftShort)
+		r.fail(ErrShort)
 		return 0
 	case n < 0:
 		r.fail(errors.New("metadata holds a number of more than 64 bits"))
@@ -124,7 +124,7 @@ func (r *thriftReader) binary(typ byte) []byte {
 	}
 	n := r.uvarint()
 	if n > uint64(len(r.b)) {
-		r.fail(errThriftShort)
+		r.fail(ErrShort)
 		return nil
 	}
 	return r.take(int(n))
@@ -170,7 +170,7 @@ func (r *thriftReader) list(typ byte, item func(typ byte)) {
 	for ; n > 0 && r.err == nil; n-- {
 		// Every item takes a byte at least, so the input's length bounds this loop.
 		if r.pos >= len(r.b) {
-			r.fail(errThriftShort)
+			r.fail(ErrShort)
 		}
 		item(h & 0xf)
 	}
@@ -204,7 +204,7 @@ func (r *thriftReader) skip(typ byte) {
 			types := r.byte()
 			for ; n > 0 && r.err == nil; n-- {
 				if r.pos >= len(r.b) {
-					r.fail(errThriftShort)
+					r.fail(ErrShort)
 				}
 				r.skipItem(types >> 4)
 				r.skipItem(types & 0xf)

@@ -1,4 +1,4 @@
-package parquetfile
+package column
 
 import (
 	"encoding/binary"
@@ -14,7 +14,7 @@ import (
 // terms: levels, dictionary codes, some booleans) as they are asked for, so that a run's stated
 // length costs nothing until somebody wants the values.
 type hybrid struct {
-	b      []byte // not yet read; at least padding bytes of capacity lie behind
+	b      []byte // not yet read; at least Padding bytes of capacity lie behind
 	width  uint
 	run    int // values left of a repeated run
 	value  uint32
@@ -86,7 +86,7 @@ func (h *hybrid) header() error {
 			h.run, h.value = int(u>>1)*8, 0
 			return nil
 		}
-		// Writers may leave away the padding of the last group.
+		// Writers may leave away the Padding of the last group.
 		have := min(size, uint64(len(h.b)))
 		h.packed, h.b = h.b[:have], h.b[have:]
 		if size > 0 && have*8 < uint64(h.width) {

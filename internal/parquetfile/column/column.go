@@ -1,0 +1,282 @@
+// Package column decodes column chunks of Parquet files into columns of batches.
+//
+// Pages come one after the other, without seeking; values are decoded as they are asked for, so that what a page states costs
+// nothing before somebody wants it. Every length and count is held against what is there. Page
+// decoding is not left to the library: it inflates and allocates what a page states, reads LZ4_RAW pages and RLE booleans wrongly
+// without an error, and skips the checksums of some dictionaries.
+package column
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"hindcast/internal/parquetfile/footer"
+	"hindcast/internal/record"
+)
+
+// Shape is what a column's values are, in the file and in batches.
+type Shape struct {
+	Kind     record.Kind
+	Nullable bool
+	Type     format.Type
+	Length   int // of FIXED_LEN_BYTE_ARRAY
+	Conv     Conversion
+}
+
+// Conversion is what is done to a stored integer.
+type Conversion uint8
+
+// The conversions.
+const (
+	AsIs       Conversion = iota
+	FromMillis            // to microseconds
+	FromNanos             // to microseconds, floored
+	FromUint32            // stored as a signed integer
+	FromUint64            // refused past the range of int64
+)
+
+// Reader decodes one column, one chunk after the other. After an error it must not be used any more.
+type Reader struct {
+	// NoCRC passes over checksums: tests want to see what lies behind them.
+	NoCRC bool
+
+	shape  Shape
+	codecs *Codecs
+	budget *Budget
+	meta   *footer.Chunk
+	in     input
+	own    bool  // in.buf is the reader's own memory
+	unread int64 // values of the chunk in pages not yet begun
+	absent int64 // nulls of the chunk so far
+
+	hasDict bool
+	entries int // of the dictionary
+	ints    []int64
+	floats  []float64
+	strings record.Strings
+
+	// The page: its values not yet taken, and where they come from.
+	left     int
+	total    int
+	nulls    int // seen so far
+	header   footer.PageHeader
+	mem      []byte
+	data     []byte
+	levels   hybrid
+	codes    hybrid
+	delta    delta
+	bit      int
+	lens     []int64
+	prefixes []int64
+	at       int // among lens; in values, of a byte stream split
+	prev     []byte
+
+	// What the footer's statistics claim.
+	lo, hi   int64
+	bounded  bool
+	expected int64 // nulls
+	counted  bool
+
+	// The batch that is being filled.
+	out     record.Column
+	nullBuf record.Bitmap
+	hasNull bool
+	codeBuf []uint32
+	scratch []uint32
+	plain   record.Strings // memory of plain strings
+}
+
+// NewReader returns a reader of columns of a shape. Readers that are used in turn share codecs and a budget.
+func NewReader(shape Shape, codecs *Codecs, budget *Budget) *Reader {
+	return &Reader{shape: shape, codecs: codecs, budget: budget}
+}
+
+// Start begins a chunk whose bytes are data, behind which at least [Padding] bytes of capacity lie.
+func (c *Reader) Start(meta *footer.Chunk, data []byte) error {
+	c.in = input{buf: data, noCRC: c.NoCRC}
+	c.own = false
+	return c.start(meta)
+}
+
+// StartAt begins a chunk that is read from r in windows.
+func (c *Reader) StartAt(meta *footer.Chunk, r io.ReaderAt) error {
+	buf := c.in.buf[:0]
+	if !c.own {
+		buf = nil
+	}
+	c.in = input{r: r, off: meta.Start(), end: meta.Start() + meta.Compressed, buf: buf, noCRC: c.NoCRC}
+	c.own = true
+	return c.start(meta)
+}
+
+func (c *Reader) start(meta *footer.Chunk) error {
+	c.meta, c.unread, c.left, c.absent, c.bounded = meta, meta.Values, 0, 0, false
+	c.counted = false
+	return c.dropDictionary()
+}
+
+// Expect holds the chunk's values against bounds: one outside is an error.
+func (c *Reader) Expect(lo, hi int64) { c.lo, c.hi, c.bounded = lo, hi, true }
+
+// ExpectNulls holds the number of the chunk's nulls against n.
+func (c *Reader) ExpectNulls(n int64) { c.expected, c.counted = n, true }
+
+// Fill decodes the next n rows into out, which is valid until the next call.
+func (c *Reader) Fill(n int, out *record.Column) error {
+	c.begin(n)
+	for at := 0; at < n; {
+		if c.left == 0 {
+			if err := c.nextPage(); err != nil {
+				return err
+			}
+		}
+		k := min(n-at, c.left)
+		present := k
+		if c.shape.Nullable {
+			var err error
+			if present, err = c.levels.levels(c.nullBuf, at, k, c.scratch); err != nil {
+				return err
+			}
+			c.nulls += k - present
+			c.absent += int64(k - present)
+			c.hasNull = c.hasNull || present < k
+		}
+		if err := c.take(at, k, present); err != nil {
+			return err
+		}
+		at, c.left = at+k, c.left-k
+		if c.left == 0 {
+			if err := c.endPage(); err != nil {
+				return err
+			}
+		}
+	}
+	if c.hasNull {
+		c.out.Nulls = c.nullBuf
+	}
+	*out = c.out
+	return nil
+}
+
+// begin readies the column for a batch of n rows.
+func (c *Reader) begin(n int) {
+	if cap(c.scratch) < n {
+		size := (n + 63) &^ 63
+		c.scratch = make([]uint32, size)
+		c.nullBuf = record.NewBitmap(size)
+	}
+	clear(c.nullBuf)
+	c.hasNull = false
+	kind := c.shape.Kind
+	c.out.Kind, c.out.Nulls = kind, nil
+	switch kind {
+	case record.Float64:
+		c.out.Float64s = slices.Grow(c.out.Float64s[:0], n)[:n]
+	case record.String:
+		c.out.Strings = record.Strings{}
+		c.codeBuf = slices.Grow(c.codeBuf[:0], n)
+		c.plain.Data = c.plain.Data[:0]
+		c.plain.Offsets = append(c.plain.Offsets[:0], 0)
+	default:
+		c.out.Int64s = slices.Grow(c.out.Int64s[:0], n)[:n]
+	}
+}
+
+// take decodes k rows of the page from row at of the batch on; present of them are not null.
+func (c *Reader) take(at, k, present int) error {
+	switch c.shape.Kind {
+	case record.String:
+		return c.takeStrings(at, k, present)
+	case record.Float64:
+		v := c.out.Float64s[at : at+k]
+		if err := c.readFloats(v[:present]); err != nil {
+			return err
+		}
+		spread(v, present, c.nullBuf, at)
+	case record.Bool:
+		v := c.out.Int64s[at : at+k]
+		if err := c.readBools(v[:present]); err != nil {
+			return err
+		}
+		spread(v, present, c.nullBuf, at)
+	default:
+		v := c.out.Int64s[at : at+k]
+		if err := c.readInts(v[:present]); err != nil {
+			return err
+		}
+		spread(v, present, c.nullBuf, at)
+	}
+	return nil
+}
+
+// takeStrings keeps codes while all pages of the batch have them; otherwise the batch has plain strings.
+func (c *Reader) takeStrings(at, k, present int) error {
+	coded := c.header.Encoding == format.RLEDictionary && at == len(c.codeBuf)
+	if coded {
+		c.codeBuf = c.codeBuf[:at+k]
+		v := c.codeBuf[at:]
+		if err := c.readCodes(v[:present]); err != nil {
+			return err
+		}
+		spread(v, present, c.nullBuf, at)
+		c.out.Strings = record.Strings{Codes: c.codeBuf, Offsets: c.strings.Offsets, Data: c.strings.Data}
+		return nil
+	}
+	if n := len(c.codeBuf); n > 0 {
+		// The dictionary had no room for what follows.
+		c.codeBuf = c.codeBuf[:0]
+		if err := c.plainOf(n); err != nil {
+			return err
+		}
+	}
+	if err := c.readStrings(&c.plain, present); err != nil {
+		return err
+	}
+	if present < k {
+		offsets := slices.Grow(c.plain.Offsets, k-present)[:at+1+k]
+		for i, j := k, present; i > j; i-- {
+			// offsets[at+i] ends row i-1 of these; a null row ends where the one before it does.
+			offsets[at+i] = offsets[at+j]
+			if !c.nullBuf.Get(at + i - 1) {
+				j--
+			}
+		}
+		c.plain.Offsets = offsets
+	}
+	c.out.Strings = c.plain
+	return nil
+}
+
+// plainOf turns the n codes at the start of the batch into plain strings.
+func (c *Reader) plainOf(n int) error {
+	for row, code := range c.codeBuf[:n] {
+		if c.nullBuf.Get(row) {
+			c.plain.Offsets = append(c.plain.Offsets, uint32(len(c.plain.Data)))
+			continue
+		}
+		if err := c.lookUp(&c.plain, []uint32{code}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish holds a chunk against its statistics, and makes sure that it has no more values than its row group has rows.
+func (c *Reader) Finish() error {
+	if c.counted && c.expected != c.absent {
+		return fmt.Errorf("it has %d nulls where its statistics state %d: what they are used for cannot be trusted", c.absent, c.expected)
+	}
+	for !c.in.done() {
+		h, _, err := c.in.page()
+		if err != nil {
+			return fmt.Errorf("behind its last value: %w", err)
+		}
+		if h.Described && h.Type != format.DictionaryPage && h.Values > 0 {
+			return fmt.Errorf("it holds more than the %d values that the footer states", c.meta.Values)
+		}
+	}
+	return nil
+}

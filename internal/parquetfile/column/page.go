@@ -1,0 +1,187 @@
+package column
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"hindcast/internal/parquetfile/footer"
+	"hindcast/internal/record"
+)
+
+// nextPage begins the next page that has values.
+func (c *Reader) nextPage() error {
+	for {
+		if c.in.done() {
+			return fmt.Errorf("its pages end %d values too early", c.unread)
+		}
+		h, body, err := c.in.page()
+		if err != nil {
+			return err
+		}
+		switch h.Type {
+		case format.DictionaryPage:
+			if err := c.dictionary(h, body); err != nil {
+				return fmt.Errorf("dictionary: %w", err)
+			}
+			continue
+		case format.DataPage, format.DataPageV2:
+		default:
+			continue // the format tells readers to pass over pages that they do not know
+		}
+		if !h.Described {
+			return errors.New("a data page has no description")
+		}
+		if h.Values == 0 {
+			continue
+		}
+		if int64(h.Values) > c.unread {
+			return fmt.Errorf("its pages hold more values than the %d that the footer states", c.meta.Values)
+		}
+		c.unread -= int64(h.Values)
+		c.header, c.left, c.total, c.nulls = h, int(h.Values), int(h.Values), 0
+		if h.Type == format.DataPage {
+			err = c.pageV1(body)
+		} else {
+			err = c.pageV2(body)
+		}
+		if err != nil {
+			return err
+		}
+		return c.values()
+	}
+}
+
+func (c *Reader) decompress(codec format.CompressionCodec, src []byte, size int) ([]byte, error) {
+	if codec == format.Uncompressed {
+		if len(src) != size {
+			return nil, fmt.Errorf("a page of %d bytes that is not compressed states %d", len(src), size)
+		}
+		return src, nil
+	}
+	was := cap(c.mem)
+	if err := c.budget.resize(was, max(was, size)); err != nil {
+		return nil, err
+	}
+	data, err := c.codecs.decode(codec, c.mem, src, size)
+	if err != nil {
+		return nil, fmt.Errorf("decompress a page (%v): %w", codec, err)
+	}
+	c.mem = data
+	return data, c.budget.resize(max(was, size), cap(c.mem))
+}
+
+func (c *Reader) pageV1(body []byte) (err error) {
+	if c.data, err = c.decompress(c.meta.Codec, body, int(c.header.Uncompressed)); err != nil {
+		return err
+	}
+	if !c.shape.Nullable {
+		return nil
+	}
+	if c.header.DefEncoding != format.RLE {
+		return fmt.Errorf("definition levels in the encoding %v, which is not read", c.header.DefEncoding)
+	}
+	if len(c.data) < 4 {
+		return errors.New("a page ends before its definition levels")
+	}
+	n := int64(binary.LittleEndian.Uint32(c.data))
+	if n > int64(len(c.data)-4) {
+		return errors.New("a page ends within its definition levels")
+	}
+	c.levels, err = newHybrid(c.data[4:4+n], 1)
+	c.data = c.data[4+n:]
+	return err
+}
+
+func (c *Reader) pageV2(body []byte) (err error) {
+	h := &c.header
+	// A flat column nests nothing, yet some writers state levels for it, or wrong numbers of rows. Values are what counts.
+	levels := int(h.RepLength) + int(h.DefLength)
+	if levels > len(body) || levels > int(h.Uncompressed) {
+		return errors.New("a page ends within its definition levels")
+	}
+	if c.shape.Nullable {
+		if c.levels, err = newHybrid(body[h.RepLength:levels], 1); err != nil {
+			return err
+		}
+	}
+	codec := c.meta.Codec
+	if h.PlainValues || len(body) == levels {
+		codec = format.Uncompressed // a page of nulls only may be left empty
+		if len(body) == levels {
+			c.data = nil
+			return nil
+		}
+	}
+	c.data, err = c.decompress(codec, body[levels:], int(h.Uncompressed)-levels)
+	return err
+}
+
+// dictionary decodes a dictionary page into memory of its own: batches refer to it for as long as the chunk is read.
+func (c *Reader) dictionary(h footer.PageHeader, body []byte) error {
+	switch {
+	case !h.Described:
+		return errors.New("it has no description")
+	case c.hasDict:
+		return errors.New("there is a second one")
+	case h.Encoding != format.Plain && h.Encoding != format.PlainDictionary:
+		return fmt.Errorf("it has the encoding %v, which is not read", h.Encoding)
+	}
+	data, err := c.decompress(c.meta.Codec, body, int(h.Uncompressed))
+	if err != nil {
+		return err
+	}
+	n := int(h.Values)
+	least := map[format.Type]int{format.Int32: 4, format.Int64: 8, format.Float: 4, format.Double: 8, format.ByteArray: 4, format.FixedLenByteArray: 1}[c.shape.Type]
+	if least == 0 || n > len(data)/least {
+		return fmt.Errorf("%d values of %v in %d bytes", n, c.shape.Type, len(data))
+	}
+	was := c.dictSize()
+	if err := c.budget.resize(was, n*8+len(data)); err != nil {
+		return err
+	}
+	c.hasDict, c.entries = true, n
+	switch c.shape.Type {
+	case format.Int32, format.Int64:
+		c.ints = make([]int64, n)
+		if _, err = plainInts(c.ints, data, c.shape.Type); err == nil {
+			err = Convert(c.ints, c.shape.Conv)
+		}
+	case format.Float, format.Double:
+		c.floats = make([]float64, n)
+		_, err = plainFloats(c.floats, data, c.shape.Type)
+	default:
+		c.strings = record.Strings{Offsets: make([]uint32, 1, n+2), Data: make([]byte, 0, len(data))}
+		if _, err = plainStrings(&c.strings, data, n, c.fixed()); err == nil && n == 0 {
+			c.strings = noEntry()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.budget.resize(n*8+len(data), c.dictSize())
+}
+
+// noEntry is an empty dictionary of strings: rows that are null refer to its first entry.
+func noEntry() record.Strings { return record.Strings{Offsets: make([]uint32, 2)} }
+
+// dropDictionary forgets the dictionary of the chunk before.
+func (c *Reader) dropDictionary() error {
+	was := c.dictSize()
+	c.hasDict, c.entries, c.ints, c.floats, c.strings = false, 0, nil, nil, noEntry()
+	return c.budget.resize(was, c.dictSize())
+}
+
+func (c *Reader) dictSize() int {
+	return 8*len(c.ints) + 8*len(c.floats) + 4*cap(c.strings.Offsets) + cap(c.strings.Data)
+}
+
+// fixed is the length of the column's byte strings, or 0 where each has its own.
+func (c *Reader) fixed() int {
+	if c.shape.Type == format.FixedLenByteArray {
+		return c.shape.Length
+	}
+	return 0
+}
