@@ -10,6 +10,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"hindcast/internal/job"
 	"hindcast/internal/parquetfile"
@@ -72,16 +75,24 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 		return serve.Result{}, err
 	}
 	out := table.Output{Schema: schema, Partitions: map[string][]table.File{}}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(putParallel)
+	var mu sync.Mutex
 	for name, rows := range partitions {
 		label, err := schema.Label(name)
 		if err != nil {
-			return serve.Result{}, fmt.Errorf("table %s: %w", c.Table, err)
+			return serve.Result{}, errors.Join(fmt.Errorf("table %s: %w", c.Table, err), g.Wait())
 		}
-		f, err := table.WriteFile(ctx, store, table.Path(c.Name, c.Table, name, 0), schema, label, rows, table.WriteOptions{})
-		if err != nil {
-			return serve.Result{}, err
-		}
-		out.Partitions[name] = []table.File{f}
+		g.Go(func() error {
+			f, err := table.WriteFile(gctx, store, table.Path(c.Name, c.Table, name, 0), schema, label, rows, table.WriteOptions{})
+			mu.Lock()
+			defer mu.Unlock()
+			out.Partitions[name] = []table.File{f}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return serve.Result{}, err
 	}
 	res, err := serve.Open(store, DatasetName(s), serve.Options{}).Commit(ctx, serve.CommitRequest{
 		Name: c.Name, Parent: c.Parent, Code: c.Code, Outputs: map[string]table.Output{c.Table: out}, Request: c.Request,

@@ -8,6 +8,9 @@ import (
 	"io"
 	"iter"
 	"os"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
@@ -88,7 +91,10 @@ type lap struct {
 	shard   plan.Shard
 	store   blob.Store // the run's
 	dataset blob.Store
-	files   map[string]map[string][]table.File
+	writes  *errgroup.Group // of partitions
+
+	mu    sync.Mutex
+	files map[string]map[string][]table.File
 }
 
 func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (transform.Result, error) {
@@ -104,8 +110,11 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 		return transform.Result{}, err
 	}
 	l.begin()
+	writes, wctx := errgroup.WithContext(ctx)
+	writes.SetLimit(putParallel)
+	l.writes = writes
 	c.Sink = func(name, label string, rows iter.Seq2[*record.Batch, error]) error {
-		return l.sink(ctx, name, label, schemas[name], rows)
+		return l.sink(wctx, name, label, schemas[name], rows)
 	}
 	// An id in two shards is told by their fingerprints. A topic partition's
 	// shard sees all of its ids, and equal ids have equal keys, so in equal partitions.
@@ -137,6 +146,9 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	}}
 	c.Stop = l.stop(ctx, counted)
 	res, err := transform.Run(ctx, counted, c)
+	if werr := writes.Wait(); werr != nil {
+		err = werr // a failed write ends the run, too: what it says then is only that
+	}
 	if err != nil {
 		return transform.Result{}, err
 	}
@@ -164,16 +176,56 @@ func (l *lap) begin() {
 	}
 }
 
+// sink writes a partition's file. Most partitions are small, and most of the time that they take is waiting for the
+// store: those of one batch are written beside each other.
 func (l *lap) sink(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
+	next, stop := iter.Pull2(rows)
+	defer stop()
+	first, err, ok := next()
+	if !ok || err != nil {
+		return err
+	}
+	first = first.Clone()
+	second, err, more := next()
+	if !more {
+		l.writes.Go(func() error { return l.write(ctx, name, label, schema, all(first)) })
+		return nil
+	}
+	return l.write(ctx, name, label, schema, func(yield func(*record.Batch, error) bool) {
+		if !yield(first, nil) {
+			return
+		}
+		for ok := true; ok && yield(second, err); second, err, ok = next() {
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+func all(batches ...*record.Batch) iter.Seq2[*record.Batch, error] {
+	return func(yield func(*record.Batch, error) bool) {
+		for _, b := range batches {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l *lap) write(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
 	dir, part := schema.Partition(label), 0
 	if l.shard.TopicPartition != nil {
 		part = int(*l.shard.TopicPartition)
 	}
 	f, err := table.WriteFile(ctx, l.dataset, table.Path(l.request.Run, name, dir, part), schema, label, rows, table.WriteOptions{})
-	if err == nil {
-		l.files[name][dir] = append(l.files[name][dir], f)
+	if err != nil {
+		return err
 	}
-	return err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.files[name][dir] = append(l.files[name][dir], f)
+	return nil
 }
 
 func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s/%d", l.shard.ID, seq) }
