@@ -182,7 +182,7 @@ func TestPinWaitsForOpenTransactions(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		time.Sleep(50 * time.Millisecond)
-		done <- cl.EndTransaction(context.Background(), kgo.TryCommit)
+		done <- cl.EndTransaction(t.Context(), kgo.TryCommit)
 	}()
 	pinned, err := Pin(timeout(t), c.ListenAddrs(), topicName, PinOptions{})
 	if err != nil {
