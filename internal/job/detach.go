@@ -12,8 +12,7 @@ import (
 // borrowers are the fields of a state, columns but for keys and private ones, that an author may set to a string, bytes or pointer of an event.
 func borrowers(t reflect.Type, row rowType) []field {
 	var out []field
-	for i := range t.NumField() {
-		sf := t.Field(i)
+	for sf := range t.Fields() {
 		if slices.ContainsFunc(row.fields[:row.keys], func(f field) bool { return f.offset == sf.Offset }) {
 			continue
 		}
@@ -37,6 +36,7 @@ func (f *field) detach(p unsafe.Pointer, held func(unsafe.Pointer) bool) {
 			detachString((*string)(p), held)
 		case goBytes:
 			detachBytes((*[]byte)(p), held)
+		default: // holds no pointer
 		}
 		return
 	}

@@ -82,8 +82,7 @@ func (g tags) fields(t reflect.Type) ([]field, error) {
 	var out []field
 	var errs []error
 	seen := map[string]string{}
-	for i := range t.NumField() {
-		sf := t.Field(i)
+	for sf := range t.Fields() {
 		name := typeName(t) + "." + sf.Name
 		f, skip, err := g.field(sf)
 		switch {
@@ -201,6 +200,7 @@ func goTypeOf(t reflect.Type) goType {
 		if t.Elem().Kind() == reflect.Uint8 {
 			return goBytes
 		}
+	default:
 	}
 	return 0
 }

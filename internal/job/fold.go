@@ -82,7 +82,7 @@ type foldRunner[E, S any] struct {
 	bucketBy *field
 	states   *states[S]
 
-	// deep says that S has maps or slices: a copy of it does not undo an Apply.
+	// deep says that S has maps, slices or pointers: a copy of it does not undo an Apply.
 	deep bool
 	// borrowed are the fields of S, but for keys, that may point into an event, touched the states that may do so since the block began.
 	borrowed []field
@@ -138,7 +138,7 @@ func (r *foldRunner[E, S]) apply(b block[E], i int, out *Outcome) (next int, err
 		next = i + 1
 		failure := panicError(calling, v)
 		if state != nil && r.deep {
-			err = &Failure{b.rows[i], fmt.Errorf("%w: the state of its key may be half changed, and %s holds maps or slices that cannot be put back", failure, r.row.name)}
+			err = &Failure{b.rows[i], fmt.Errorf("%w: the state of its key may be half changed, and %s has maps, slices or pointers, which cannot be put back", failure, r.row.name)}
 			return
 		}
 		if state != nil {

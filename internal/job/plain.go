@@ -34,11 +34,11 @@ func checkPlain(t reflect.Type, above []reflect.Type) error {
 			return fmt.Errorf("%s has float keys", t)
 		case reflect.Struct, reflect.Array, reflect.Interface:
 			return fmt.Errorf("%s has %s keys: use strings, integers or booleans", t, t.Key().Kind())
+		default:
 		}
 		return errors.Join(checkPlain(t.Key(), above), checkPlain(t.Elem(), above))
 	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			if !f.IsExported() {
 				return fmt.Errorf("field %s of %s is not exported", f.Name, t)
 			}
@@ -52,10 +52,10 @@ func checkPlain(t reflect.Type, above []reflect.Type) error {
 	}
 }
 
-// refers reports whether a copy of a value of plain type t shares memory that can be changed through it.
+// refers reports whether a copy of a value of type t, plain or with pointers as columns have, shares memory that can be changed through it.
 func refers(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Slice, reflect.Map:
+	case reflect.Slice, reflect.Map, reflect.Pointer:
 		return true
 	case reflect.Array:
 		return refers(t.Elem())
@@ -63,11 +63,12 @@ func refers(t reflect.Type) bool {
 		if t == timeType {
 			return false
 		}
-		for i := range t.NumField() {
-			if refers(t.Field(i).Type) {
+		for f := range t.Fields() {
+			if refers(f.Type) {
 				return true
 			}
 		}
+	default:
 	}
 	return false
 }
@@ -130,9 +131,10 @@ func (e *plainEncoder) encode(v reflect.Value) {
 			e.encode(v.MapIndex(k))
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			e.encode(v.Field(i))
+		for _, f := range v.Fields() {
+			e.encode(f)
 		}
+	default: // refused by checkPlain
 	}
 }
 
@@ -198,9 +200,10 @@ func decodePlain(r *wire.Reader, v reflect.Value) {
 			v.SetMapIndex(key, elem)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			decodePlain(r, v.Field(i))
+		for _, f := range v.Fields() {
+			decodePlain(r, f)
 		}
+	default: // refused by checkPlain
 	}
 }
 

@@ -179,6 +179,7 @@ func (t *rowType) appendKey(dst []byte, p unsafe.Pointer) ([]byte, error) {
 		case goBytes:
 			b := *(*[]byte)(at)
 			dst = appendKeyString(dst, unsafe.String(unsafe.SliceData(b), len(b)), i == t.keys-1)
+		case goFloat64: // refused as a key
 		}
 	}
 	return dst, nil
@@ -230,8 +231,9 @@ func (t *rowType) bucketColumn(o Options) (*field, error) {
 	switch f.typ {
 	case goString, goBytes, goInt32, goInt64:
 		return f, nil
+	default:
+		return nil, fmt.Errorf("field %s: a %s cannot decide buckets: use a string or an integer", f.name, f.kind())
 	}
-	return nil, fmt.Errorf("field %s: a %s cannot decide buckets: use a string or an integer", f.name, f.kind())
 }
 
 // comparer orders two rows of batches by a key column.

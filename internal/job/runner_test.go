@@ -516,8 +516,8 @@ func TestPanicThatTearsStateVoidsTheComputation(t *testing.T) {
 		Apply: func(s *set, e *simple) {
 			s.Seen["x"]++
 			if e.N == 2 {
-				var none map[string]int
-				none["y"] = 1
+				var none []int64
+				none[e.N]++
 			}
 		},
 	}
@@ -577,10 +577,10 @@ func TestBadRowsAreNamedWhenDrained(t *testing.T) {
 	key := func(e *simple) sum { return sum{K: e.K} }
 	for want, f := range map[string]Transform{
 		`row of key "a": a key column of sum was changed by Apply or Finish`: Fold[simple, sum]{
-			Key: key, Apply: func(s *sum, _ *simple) {}, Finish: func(s *sum) { s.K = "b" },
+			Key: key, Apply: func(*sum, *simple) {}, Finish: func(s *sum) { s.K = "b" },
 		},
 		"Finish panicked at job/runner_test.go:": Fold[simple, sum]{
-			Key: key, Apply: func(s *sum, _ *simple) {}, Finish: func(*sum) { panic("no") },
+			Key: key, Apply: func(*sum, *simple) {}, Finish: func(*sum) { panic("no") },
 		},
 	} {
 		r := open(t, f, 1)

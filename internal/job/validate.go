@@ -19,7 +19,7 @@ func Validate(j Job, s *spec.Spec) error {
 	named := map[string]bool{}
 	for _, o := range s.Outputs {
 		named[o.Table] = true
-		if err := validateOutput(j, s, o); err != nil {
+		if err := validateOutput(j, o); err != nil {
 			errs = append(errs, fmt.Errorf("table %s: %w", o.Table, err))
 		}
 	}
@@ -43,7 +43,7 @@ func Validate(j Job, s *spec.Spec) error {
 	return nil
 }
 
-func validateOutput(j Job, s *spec.Spec, o spec.Output) error {
+func validateOutput(j Job, o spec.Output) error {
 	t := j.outputs[o.Table]
 	if t == nil {
 		return fmt.Errorf("job.yaml names it, but the job's code has no transform for it: it has %s", orNone(slices.Sorted(maps.Keys(j.outputs))))

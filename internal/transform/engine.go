@@ -454,7 +454,8 @@ func (e *engine) drainSlot(out *output, slot int, label string) error {
 		return nil // no rows, no file
 	}
 	sunk := e.c.Sink(out.Table, label, func(yield func(*record.Batch, error) bool) {
-		for ; ok && yield(b, err) && err == nil; b, err, ok = next() {
+		for ok && yield(b, err) && err == nil {
+			b, err, ok = next()
 		}
 	})
 	switch {

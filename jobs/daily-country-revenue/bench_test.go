@@ -24,8 +24,12 @@ import (
 // BenchmarkSampleLog runs the job over the exported log, from batches in memory: the engine without reading and writing.
 func BenchmarkSampleLog(b *testing.B) {
 	columns := record.Schema{
-		{Name: "occurred_at", Kind: record.Timestamp}, {Name: "event_id", Kind: record.String}, {Name: "invoice_no", Kind: record.String},
-		{Name: "kind", Kind: record.String}, {Name: "quantity", Kind: record.Int64}, {Name: "unit_price_mills", Kind: record.Int64},
+		{Name: "occurred_at", Kind: record.Timestamp},
+		{Name: "event_id", Kind: record.String},
+		{Name: "invoice_no", Kind: record.String},
+		{Name: "kind", Kind: record.String},
+		{Name: "quantity", Kind: record.Int64},
+		{Name: "unit_price_mills", Kind: record.Int64},
 		{Name: "country", Kind: record.String},
 	}
 	log := exported(b, columns)

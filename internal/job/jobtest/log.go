@@ -238,7 +238,11 @@ func appendJSON(c *record.Column, n int, v any) error {
 		if c.Kind != record.Bool {
 			return wrong
 		}
-		c.Int64s = append(c.Int64s, map[bool]int64{true: 1}[v])
+		n := int64(0)
+		if v {
+			n = 1
+		}
+		c.Int64s = append(c.Int64s, n)
 		return nil
 	case json.Number:
 		if c.Kind == record.Float64 {
