@@ -41,7 +41,6 @@ type rows struct {
 	bytes     int          // of the values that the rows came from
 	index     map[string]int
 	cells     []cell // of the event's columns, for the current record
-	offsets   []int64
 }
 
 // cell is one value of an event.

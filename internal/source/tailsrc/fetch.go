@@ -150,7 +150,8 @@ func (f *fetcher) outOfRange(ctx context.Context) (again bool, err error) {
 	case err != nil:
 		return true, err
 	case start > f.pos:
-		return false, fmt.Errorf("offsets %d-%d were deleted before they could be read, the log now starts at %d: %w", f.pos, min(start, f.to), start, ErrChanged)
+		return false, fmt.Errorf("offsets %d-%d were deleted before they could be read, the log now starts at %d: %w",
+			f.pos, min(start, f.to), start, ErrChanged)
 	case end < f.to:
 		return true, fmt.Errorf("the log ends at offset %d but had offsets up to %d: it was truncated: %w", end, f.to, ErrChanged)
 	}

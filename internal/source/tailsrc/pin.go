@@ -90,7 +90,7 @@ func pin(ctx context.Context, brokers []string, name string, patience time.Durat
 	return Pinned{TopicID: idText(t.id), Tails: ends}, nil
 }
 
-// list returns one offset a partition, as the End of a tail.
+// list returns the offset of each of the first partitions, as the End of a tail.
 func list(ctx context.Context, ask func(context.Context, ...string) (kadm.ListedOffsets, error), name string, partitions int) ([]plan.Tail, error) {
 	listed, err := ask(ctx, name)
 	if err != nil {
@@ -131,22 +131,13 @@ func producers(ctx context.Context, admin *kadm.Client, name string, p int32) st
 // bounds returns the log start and the high watermark of one partition.
 func bounds(ctx context.Context, cl *kgo.Client, name string, p int32) (start, end int64, err error) {
 	admin := kadm.NewClient(cl)
-	for _, ask := range []struct {
-		into *int64
-		list func(context.Context, ...string) (kadm.ListedOffsets, error)
-	}{{&start, admin.ListStartOffsets}, {&end, admin.ListEndOffsets}} {
-		listed, err := ask.list(ctx, name)
-		if err != nil {
-			return 0, 0, err
-		}
-		l, ok := listed.Lookup(name, p)
-		if !ok {
-			return 0, 0, fmt.Errorf("the brokers do not answer for partition %d", p)
-		}
-		if l.Err != nil {
-			return 0, 0, l.Err
-		}
-		*ask.into = l.Offset
+	starts, err := list(ctx, admin.ListStartOffsets, name, int(p)+1)
+	if err != nil {
+		return 0, 0, err
 	}
-	return start, end, nil
+	ends, err := list(ctx, admin.ListEndOffsets, name, int(p)+1)
+	if err != nil {
+		return 0, 0, err
+	}
+	return starts[p].End, ends[p].End, nil
 }
