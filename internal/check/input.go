@@ -46,8 +46,14 @@ func input(_ context.Context, e *evidence) (Result, error) {
 			what string
 			n    int64
 		}{
-			{"applied", s.Applied}, {"filtered", s.Filtered}, {"duplicate", s.Duplicate}, {"stale", s.Stale}, {"outside", s.Outside},
-			{"skipped", s.Skipped}, {"dead", s.Dead}, {"conflict", s.Conflict},
+			{"applied", s.Applied},
+			{"filtered", s.Filtered},
+			{"duplicate", s.Duplicate},
+			{"stale", s.Stale},
+			{"outside", s.Outside},
+			{"skipped", s.Skipped},
+			{"dead", s.Dead},
+			{"conflict", s.Conflict},
 		} {
 			if c.n != 0 {
 				r.Figures[name+"."+c.what] = c.n

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -108,11 +109,11 @@ func (w *keyWatch) look(b *record.Batch) {
 }
 
 func showKey(s table.Schema, b *record.Batch, i int) string {
-	out := ""
+	var out []string
 	for c := range s.Keys {
-		out += fmt.Sprintf(" %s=%s", s.Rows[c].Name, table.Text(&b.Columns[c], i))
+		out = append(out, s.Rows[c].Name+"="+table.Text(&b.Columns[c], i))
 	}
-	return out[1:]
+	return strings.Join(out, " ")
 }
 
 // files asks that the candidate's files can be read, and are what the run says that it wrote.

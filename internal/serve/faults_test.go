@@ -172,7 +172,7 @@ func TestUnansweredPut(t *testing.T) {
 				late := &delayed{}
 				d := w.dataset(func(s blob.Store) blob.Store { late.Store = s; return late }, func(s blob.Store) blob.Store {
 					return &outage{Store: s, down: func() bool { return down }}
-				}, hook(func(op blob.Op) error {
+				}, hook(func(blob.Op) error {
 					down = true
 					return nil
 				}))

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -177,12 +178,12 @@ func checkReplay(t *testing.T, w *world, log []Entry) {
 	t.Helper()
 	store := blob.Sub(w.base, "dataset")
 	var before *table.Manifest
-	for i := len(log) - 1; i >= 0; i-- {
-		v, err := table.OpenRef(t.Context(), store, log[i].Ref)
+	for _, e := range slices.Backward(log) {
+		v, err := table.OpenRef(t.Context(), store, e.Ref)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, labels := range log[i].Changed {
+		for name, labels := range e.Changed {
 			for _, label := range labels {
 				p, ok := v.Manifest.Tables[name].Partitions[label]
 				switch {

@@ -103,7 +103,7 @@ func (d *Dataset) Promote(ctx context.Context, p Promotion) (Result, error) {
 }
 
 func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
-	if err := p.Request.validate(); err != nil {
+	if err := p.validate(); err != nil {
 		return Result{}, err
 	}
 	digest, err := p.Candidate.Digest()
@@ -207,8 +207,7 @@ func apply(c *table.Candidate, now *table.Snapshot, commit table.Commit) (*table
 		base = now.Manifest
 	}
 	m, err := c.Apply(base, commit)
-	var moved *table.MovedError
-	if errors.As(err, &moved) {
+	if _, moved := errors.AsType[*table.MovedError](err); moved {
 		return nil, fmt.Errorf("%w: %w: compute it again on what is served now", ErrBaseMoved, err)
 	}
 	if err != nil {
@@ -279,8 +278,7 @@ func (d *Dataset) rollback(ctx context.Context, run string, r Request) (Result, 
 				return nil, table.ErrNoVersion
 			}
 			m, err := table.Revert(now.Manifest, done.Manifest, before, l.of(r.commit(table.OpRollback)))
-			var moved *table.MovedError
-			if errors.As(err, &moved) {
+			if _, moved := errors.AsType[*table.MovedError](err); moved {
 				return nil, fmt.Errorf("%w: %w: roll those back first, or correct them with a new run", ErrWouldLose, err)
 			}
 			return m, err
@@ -314,7 +312,7 @@ func (d *Dataset) Commit(ctx context.Context, r CommitRequest) (Result, error) {
 }
 
 func (d *Dataset) commit(ctx context.Context, r CommitRequest) (Result, error) {
-	if err := r.Request.validate(); err != nil {
+	if err := r.validate(); err != nil {
 		return Result{}, err
 	}
 	now, _, err := d.read(ctx)
@@ -355,7 +353,7 @@ func (d *Dataset) commit(ctx context.Context, r CommitRequest) (Result, error) {
 		since: generation(c.Base),
 		files: replaced(c),
 		build: func(now *table.Snapshot, l link) (*table.Manifest, error) {
-			return apply(c, now, l.of(r.Request.commit(table.OpCommit)))
+			return apply(c, now, l.of(r.commit(table.OpCommit)))
 		},
 	})
 }

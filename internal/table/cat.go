@@ -133,6 +133,7 @@ func appendJSON(b []byte, c *record.Column, i int) ([]byte, error) {
 		}
 		text, err := encode(string(v))
 		return append(b, bytes.TrimSuffix(text, []byte("\n"))...), err
+	default: // as text
 	}
 	return appendText(b, c, i), nil
 }

@@ -49,9 +49,9 @@ var dailySchema = Schema{
 	Scheme: partition.Scheme{Unit: partition.Day, Column: "occurred_at", Zone: "Europe/London"},
 }
 
-func entry(run, table, partition string) []File {
+func entry(run, partition string) []File {
 	return []File{{
-		Path: Path(run, table, partition, 0), Rows: 2, Bytes: 100, SHA256: Digest([]byte(run + partition)), MinKey: []string{"EIRE"}, MaxKey: []string{"<Ελλάς>"},
+		Path: Path(run, "daily", partition, 0), Rows: 2, Bytes: 100, SHA256: Digest([]byte(run + partition)), MinKey: []string{"EIRE"}, MaxKey: []string{"<Ελλάς>"},
 	}}
 }
 
@@ -59,7 +59,7 @@ func testCandidate(t *testing.T, run string, base *Snapshot, partitions ...strin
 	t.Helper()
 	out := Output{Schema: dailySchema, Partitions: map[string][]File{}}
 	for _, p := range partitions {
-		out.Partitions[p] = entry(run, "daily", p)
+		out.Partitions[p] = entry(run, p)
 	}
 	c, err := NewCandidate("retail", run, base, Provenance{
 		Job: "daily", Window: "2011-11-01T00:00:00Z/2011-11-22T00:00:00Z", Plan: "sha256:ab", Code: "cd",
@@ -194,7 +194,7 @@ func TestCandidateDependsOnItsArgumentsOnly(t *testing.T) {
 	}
 	// The content's digest tells results apart, not runs.
 	out := func(run, content string) string {
-		files := entry(run, "daily", "day=2011-11-01")
+		files := entry(run, "day=2011-11-01")
 		files[0].SHA256 = Digest([]byte(content))
 		c, err := NewCandidate("retail", run, nil, Provenance{}, map[string]Output{"daily": {Schema: dailySchema, Partitions: map[string][]File{"day=2011-11-01": files}}})
 		if err != nil {
@@ -226,7 +226,7 @@ func TestEmptyPartitionsAreKept(t *testing.T) {
 func TestWhatACandidateCannotBe(t *testing.T) {
 	day := "day=2011-11-01"
 	with := func(f func(*File)) []File {
-		files := entry("run-1", "daily", day)
+		files := entry("run-1", day)
 		f(&files[0])
 		return files
 	}
@@ -244,7 +244,7 @@ func TestWhatACandidateCannotBe(t *testing.T) {
 		"path outside":        {"run-1", Output{dailySchema, map[string][]File{day: with(func(f *File) { f.Path = "manifests/x" })}}, "not below data/"},
 		"path up":             {"run-1", Output{dailySchema, map[string][]File{day: with(func(f *File) { f.Path = "data/../x" })}}, "path element"},
 		"file without sum":    {"run-1", Output{dailySchema, map[string][]File{day: with(func(f *File) { f.SHA256 = "ab" })}}, "SHA-256"},
-		"file twice":          {"run-1", Output{dailySchema, map[string][]File{day: append(entry("a", "daily", day), entry("a", "daily", day)...)}}, "listed twice"},
+		"file twice":          {"run-1", Output{dailySchema, map[string][]File{day: append(entry("a", day), entry("a", day)...)}}, "listed twice"},
 		"bounds":              {"run-1", Output{dailySchema, map[string][]File{day: with(func(f *File) { f.MinKey = nil })}}, "key bounds"},
 		"no such day":         {"run-1", Output{dailySchema, map[string][]File{"day=2011-11-31": nil}}, "2011-11-31"},
 		"label only":          {"run-1", Output{dailySchema, map[string][]File{"2011-11-01": nil}}, "does not name a partition"},
@@ -357,7 +357,7 @@ func TestPutOnce(t *testing.T) {
 		"a repeat":      {there: "a"},
 		"other":         {there: "b", want: ErrOther},
 		"lost reply":    {hook: func(n int, op blob.Op) error { return when(n == 1 && op.Done, lost) }},
-		"lost request":  {hook: func(n int, op blob.Op) error { return when(n == 1, lost) }},
+		"lost request":  {hook: func(n int, _ blob.Op) error { return when(n == 1, lost) }},
 		"never answers": {hook: func(int, blob.Op) error { return lost }, want: blob.ErrTransient},
 	} {
 		t.Run(name, func(t *testing.T) {

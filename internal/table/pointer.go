@@ -42,7 +42,7 @@ func DecodePointer(b []byte) (Pointer, error) {
 	if err := decode(b, maxPointer, &p); err != nil {
 		return Pointer{}, err
 	}
-	if err := cmpErr(p.Ref.validate(), CheckName("dataset", p.Dataset), CheckName("run", p.Run), checkAt(p.At)); err != nil {
+	if err := cmpErr(p.validate(), CheckName("dataset", p.Dataset), CheckName("run", p.Run), checkAt(p.At)); err != nil {
 		return Pointer{}, err
 	}
 	return p, nil

@@ -34,9 +34,13 @@ type row struct {
 }
 
 var allRows = record.Schema{
-	{Name: "key", Kind: record.String}, {Name: "seq", Kind: record.Int64}, {Name: "flag", Kind: record.Bool},
-	{Name: "ratio", Kind: record.Float64, Nullable: true}, {Name: "at", Kind: record.Timestamp, Nullable: true},
-	{Name: "date", Kind: record.Date, Nullable: true}, {Name: "note", Kind: record.String, Nullable: true},
+	{Name: "key", Kind: record.String},
+	{Name: "seq", Kind: record.Int64},
+	{Name: "flag", Kind: record.Bool},
+	{Name: "ratio", Kind: record.Float64, Nullable: true},
+	{Name: "at", Kind: record.Timestamp, Nullable: true},
+	{Name: "date", Kind: record.Date, Nullable: true},
+	{Name: "note", Kind: record.String, Nullable: true},
 }
 
 var schemes = map[string]partition.Scheme{

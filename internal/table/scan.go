@@ -68,7 +68,7 @@ func (s *Snapshot) scan(ctx context.Context, t Table, partition string, fn func(
 	if len(m) == 1 {
 		for {
 			b, err := m[0].next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err == nil {
@@ -175,7 +175,7 @@ func download(ctx context.Context, store blob.Store, f File, memory int64) (_ io
 func (r *fileReader) next() (*record.Batch, error) {
 	b, err := r.rows.Next()
 	switch {
-	case err == io.EOF && r.read != r.file.Rows:
+	case errors.Is(err, io.EOF) && r.read != r.file.Rows:
 		return nil, fmt.Errorf("file %s has %d rows, the manifest says %d", r.file.Path, r.read, r.file.Rows)
 	case err != nil:
 		return nil, err
@@ -208,7 +208,7 @@ func (r *fileReader) advance() error {
 	}
 	r.row = 0
 	var err error
-	if r.batch, err = r.next(); err == io.EOF {
+	if r.batch, err = r.next(); errors.Is(err, io.EOF) {
 		r.batch, err = nil, nil
 	}
 	return err
