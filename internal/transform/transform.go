@@ -15,19 +15,17 @@ import (
 	"hindcast/internal/partition"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/source"
 	"hindcast/internal/spec"
 )
 
 // ErrorColumn is the column that says why a captured record could not be decoded. It comes after
 // [Config.Columns] in every batch, null where the record is fine.
-const ErrorColumn = "hindcast_error"
+const ErrorColumn = source.ErrorColumn
 
 // Reader gives the rows of a shard by topic partition, ascending, and in it by offset, ascending. A batch
 // is valid until the next call; io.EOF ends.
-type Reader interface {
-	Next(ctx context.Context) (topicPartition int32, b *record.Batch, err error)
-	Close() error
-}
+type Reader = source.Reader
 
 // Sink takes the rows of one partition of a table, in key order and in the columns of the transform's rows. It is called for tables in their
 // order and for labels ascending, never for a partition without rows. Batches are valid until the next; an error among them is to be returned.
