@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 
 	"hindcast/internal/blob"
@@ -55,6 +56,15 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 		if want := m.kind(i); got.Kind != want {
 			return nil, c.failed(&parquetfile.Error{File: in.Segment, RowGroup: -1, Column: name,
 				Reason: fmt.Sprintf("it holds %v where %v is read; segments whose schema changed are not converted yet", got.Kind, want)})
+		}
+	}
+	if !c.all { // of which a worker that goes on after a stop has many behind it
+		in.RowGroups = slices.DeleteFunc(slices.Clone(in.RowGroups), func(g int) bool {
+			_, hi, ok := f.Bounds(g, cols.Offset)
+			return ok && hi < c.keep[0].First
+		})
+		if len(in.RowGroups) == 0 {
+			return nil, c.done()
 		}
 	}
 	c.r = f.Read(parquetfile.ReadOptions{Columns: names, RowGroups: in.RowGroups})

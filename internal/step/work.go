@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
 	"sync"
 
@@ -250,17 +251,25 @@ func (l *lap) stop(ctx context.Context, c *counting) func() bool {
 	}
 }
 
-// remaining leaves out topic partitions that were read to their end before the cursor.
+// remaining leaves out what was read up to the cursor. How many rows are left of the topic partition's segments is not known.
 func remaining(inputs []plan.Input, cursor *transform.Position) []plan.Input {
 	if cursor == nil {
 		return inputs
 	}
-	for i, in := range inputs {
-		if in.Partition >= cursor.Partition {
-			return inputs[i:]
+	rest := plan.Range{First: cursor.Offset + 1, Next: math.MaxInt64}
+	var out []plan.Input
+	for _, in := range inputs {
+		if in.Partition == cursor.Partition {
+			if in.Keep == nil {
+				in.Keep = plan.Ranges{rest}
+			}
+			in.Keep, in.Rows = in.Keep.Clip(rest), 0
+		}
+		if in.Partition > cursor.Partition || in.Partition == cursor.Partition && len(in.Keep) > 0 {
+			out = append(out, in)
 		}
 	}
-	return nil
+	return out
 }
 
 // counting counts the rows that go through a reader.
