@@ -71,106 +71,109 @@ func TestRaces(t *testing.T) {
 		workers, rounds = 20, map[string]int{"memory": 200, "files": 50}
 	}
 	for name, store := range stores(t) {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, store)
-			type attempt struct {
-				nonce   string // "" for a rollback
-				name    string
-				outputs map[string]table.Change
-				res     Result
-				err     error
-			}
-			var mu sync.Mutex
-			var attempts []attempt
-			var g errgroup.Group
-			for worker := range workers {
-				g.Go(func() error {
-					f := &flaky{rnd: rand.New(rand.NewPCG(uint64(worker), 7))}
-					defer f.later.Wait()
-					d := w.dataset(func(s blob.Store) blob.Store { f.Store = s; return f })
-					for round := range rounds[name] {
-						run := fmt.Sprintf("run-%d-%d", worker, round)
-						days := []int{1 + rand.N(4), 5 + rand.N(4)}
-						a := attempt{name: run}
-						switch kind := rand.N(3); kind {
-						case 0: // a run, which is rolled back half of the time
-							c := w.candidate(run, days, 10+rand.N(2))
-							p := w.promotion(c)
-							a.outputs = c.Tables
-							a.nonce = nonce("promote", run, p.Verdict.Candidate)
-							a.res, a.err = d.Promote(t.Context(), p)
-							if a.err == nil && rand.N(2) == 0 {
-								undo := attempt{name: run, outputs: c.Tables}
-								undo.res, undo.err = d.Rollback(t.Context(), run, Request{At: at})
-								mu.Lock()
-								attempts = append(attempts, undo)
-								mu.Unlock()
-							}
-						default:
-							r := CommitRequest{Name: run, Parent: w.generation(), Outputs: w.outputs(run, days), Request: Request{At: at}}
-							a.outputs = map[string]table.Change{"daily": {Partitions: map[string]table.Replacement{}}}
-							for label := range r.Outputs["daily"].Partitions {
-								a.outputs["daily"].Partitions[label] = table.Replacement{}
-							}
-							a.nonce = nonce("commit", run)
-							a.res, a.err = d.Commit(t.Context(), r)
-						}
+		t.Run(name, func(t *testing.T) { race(t, store, workers, rounds[name]) })
+	}
+}
+
+func race(t *testing.T, store blob.Store, workers, rounds int) {
+	t.Helper()
+	w := newWorld(t, store)
+	type attempt struct {
+		nonce   string // "" for a rollback
+		name    string
+		outputs map[string]table.Change
+		res     Result
+		err     error
+	}
+	var mu sync.Mutex
+	var attempts []attempt
+	var g errgroup.Group
+	for worker := range workers {
+		g.Go(func() error {
+			f := &flaky{rnd: rand.New(rand.NewPCG(uint64(worker), 7))}
+			defer f.later.Wait()
+			d := w.dataset(func(s blob.Store) blob.Store { f.Store = s; return f })
+			for round := range rounds {
+				run := fmt.Sprintf("run-%d-%d", worker, round)
+				days := []int{1 + rand.N(4), 5 + rand.N(4)}
+				a := attempt{name: run}
+				switch kind := rand.N(3); kind {
+				case 0: // a run, which is rolled back half of the time
+					c := w.candidate(run, days, 10+rand.N(2))
+					p := w.promotion(c)
+					a.outputs = c.Tables
+					a.nonce = nonce("promote", run, p.Verdict.Candidate)
+					a.res, a.err = d.Promote(t.Context(), p)
+					if a.err == nil && rand.N(2) == 0 {
+						undo := attempt{name: run, outputs: c.Tables}
+						undo.res, undo.err = d.Rollback(t.Context(), run, Request{At: at})
 						mu.Lock()
-						attempts = append(attempts, a)
+						attempts = append(attempts, undo)
 						mu.Unlock()
 					}
-					return nil
-				})
-			}
-			if err := g.Wait(); err != nil {
-				t.Fatal(err)
-			}
-
-			w.history()
-			log, err := w.dataset().Log(t.Context(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			versions := map[int64]Entry{}
-			nonces := map[string]bool{}
-			for _, e := range log {
-				versions[e.Generation] = e
-				nonces[e.Nonce] = true
-			}
-			done, refused, unknown := 0, 0, 0
-			for _, a := range attempts {
-				switch {
-				case a.err == nil:
-					done++
-					e := versions[a.res.Version.Generation]
-					if e.Ref != a.res.Version || e.Commit.Run != a.name {
-						t.Errorf("%s succeeded as generation %d, which is %s %s", a.name, a.res.Version.Generation, e.Commit.Op, e.Commit.Run)
-					}
-					for name, labels := range e.Changed {
-						for _, label := range labels {
-							if _, ok := a.outputs[name].Partitions[label]; !ok {
-								t.Errorf("%s changed %s", a.name, label)
-							}
-						}
-					}
-				case errors.Is(a.err, ErrConflict):
-					refused++
-					if a.nonce != "" && nonces[a.nonce] {
-						t.Errorf("%s was refused (%v), and is in the history", a.name, a.err)
-					}
-				case errors.Is(a.err, ErrOutcomeUnknown):
-					unknown++
 				default:
-					t.Errorf("%s: %v", a.name, a.err)
+					r := CommitRequest{Name: run, Parent: w.generation(), Outputs: w.outputs(run, days), Request: Request{At: at}}
+					a.outputs = map[string]table.Change{"daily": {Partitions: map[string]table.Replacement{}}}
+					for label := range r.Outputs["daily"].Partitions {
+						a.outputs["daily"].Partitions[label] = table.Replacement{}
+					}
+					a.nonce = nonce("commit", run)
+					a.res, a.err = d.Commit(t.Context(), r)
 				}
+				mu.Lock()
+				attempts = append(attempts, a)
+				mu.Unlock()
 			}
-			if len(log) > done+unknown {
-				t.Errorf("%d versions of %d operations that succeeded and %d unknown ones", len(log), done, unknown)
-			}
-			checkReplay(t, w, log)
-			t.Logf("%d done, %d refused, %d unknown, %d versions", done, refused, unknown, len(log))
+			return nil
 		})
 	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+
+	w.history()
+	log, err := w.dataset().Log(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[int64]Entry{}
+	nonces := map[string]bool{}
+	for _, e := range log {
+		versions[e.Generation] = e
+		nonces[e.Nonce] = true
+	}
+	done, refused, unknown := 0, 0, 0
+	for _, a := range attempts {
+		switch {
+		case a.err == nil:
+			done++
+			e := versions[a.res.Version.Generation]
+			if e.Ref != a.res.Version || e.Commit.Run != a.name {
+				t.Errorf("%s succeeded as generation %d, which is %s %s", a.name, a.res.Version.Generation, e.Commit.Op, e.Commit.Run)
+			}
+			for name, labels := range e.Changed {
+				for _, label := range labels {
+					if _, ok := a.outputs[name].Partitions[label]; !ok {
+						t.Errorf("%s changed %s", a.name, label)
+					}
+				}
+			}
+		case errors.Is(a.err, ErrConflict):
+			refused++
+			if a.nonce != "" && nonces[a.nonce] {
+				t.Errorf("%s was refused (%v), and is in the history", a.name, a.err)
+			}
+		case errors.Is(a.err, ErrOutcomeUnknown):
+			unknown++
+		default:
+			t.Errorf("%s: %v", a.name, a.err)
+		}
+	}
+	if len(log) > done+unknown {
+		t.Errorf("%d versions of %d operations that succeeded and %d unknown ones", len(log), done, unknown)
+	}
+	checkReplay(t, w, log)
+	t.Logf("%d done, %d refused, %d unknown, %d versions", done, refused, unknown, len(log))
 }
 
 // checkReplay plays the history: no version may take back what another brought in, unless it says so.
