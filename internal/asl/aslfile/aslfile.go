@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"hindcast/internal/asl"
 )
@@ -30,6 +31,9 @@ type Histories struct {
 	// SegmentBytes is how large a file of child executions may grow; 0 means 1 MiB.
 	SegmentBytes int64
 }
+
+// ErrHeld means that another process has the history open.
+var ErrHeld = errors.New("another process has it open")
 
 const (
 	historyFile = "history.jsonl"
@@ -102,12 +106,23 @@ func (h *history) acquire() error {
 	if err != nil {
 		return fmt.Errorf("open history: %w", err)
 	}
-	if err := lock(f); err != nil {
-		return errors.Join(fmt.Errorf("open history %s: it is open in another process: %w", h.dir, err), f.Close())
+	// Held takes the lock, too, for a moment: so one refusal says nothing.
+	for try := 1; ; try++ {
+		if err = lock(f); err == nil {
+			h.lock = f
+			return nil
+		}
+		if try == lockTries || !errors.Is(err, ErrHeld) {
+			return errors.Join(fmt.Errorf("open history %s: %w", h.dir, err), f.Close())
+		}
+		time.Sleep(lockPause)
 	}
-	h.lock = f
-	return nil
 }
+
+const (
+	lockTries = 5
+	lockPause = 10 * time.Millisecond
+)
 
 // Events yields what is recorded and cuts off a torn end.
 func (h *history) Events(context.Context) iter.Seq2[asl.Event, error] {

@@ -113,7 +113,7 @@ func TestSecondOpenIsRefused(t *testing.T) {
 	name := asl.HistoryName{Execution: "run"}
 	write(t, h, name, sample(1), 1)
 	first := open(t, h, name)
-	if _, err := h.Open(t.Context(), name); err == nil || !strings.Contains(err.Error(), "open in another process") {
+	if _, err := h.Open(t.Context(), name); !errors.Is(err, ErrHeld) {
 		t.Errorf("second open: %v", err)
 	}
 	if err := first.Close(); err != nil {

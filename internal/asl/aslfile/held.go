@@ -1,6 +1,7 @@
 package aslfile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -18,5 +19,5 @@ func (h *Histories) Held(execution string) bool {
 		return false // never opened
 	}
 	defer f.Close()
-	return lock(f) != nil
+	return errors.Is(lock(f), ErrHeld)
 }
