@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,6 +106,33 @@ func TestNothingIsMadeBeforeTheFirstEvent(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
 		t.Errorf("%v was made", entries)
+	}
+}
+
+// TestLookingDoesNotRefuse opens a history again and again while displays ask whether it is held.
+func TestLookingDoesNotRefuse(t *testing.T) {
+	h := &Histories{Dir: t.TempDir()}
+	name := asl.HistoryName{Execution: "run"}
+	write(t, h, name, sample(1), 1)
+	ctx, stop := context.WithCancel(t.Context())
+	var lookers sync.WaitGroup
+	for range 2 {
+		lookers.Go(func() {
+			for ctx.Err() == nil {
+				h.Held(name.Execution)
+				time.Sleep(100 * time.Microsecond)
+			}
+		})
+	}
+	for range 200 {
+		if err := open(t, h, name).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	lookers.Wait()
+	if h.Held(name.Execution) {
+		t.Error("it is held, and nobody has it open")
 	}
 }
 
