@@ -106,7 +106,7 @@ func (h *history) acquire() error {
 	if err != nil {
 		return fmt.Errorf("open history: %w", err)
 	}
-	// Held takes the lock, too, for a moment: so one refusal says nothing.
+	// Who looks whether it is held has the lock for a moment: so one refusal says nothing.
 	for try := 1; ; try++ {
 		if err = lock(f); err == nil {
 			h.lock = f

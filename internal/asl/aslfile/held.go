@@ -19,5 +19,5 @@ func (h *Histories) Held(execution string) bool {
 		return false // never opened
 	}
 	defer f.Close()
-	return errors.Is(lock(f), ErrHeld)
+	return errors.Is(look(f), ErrHeld)
 }

@@ -9,8 +9,13 @@ import (
 )
 
 // lock takes the file's lock, which ends with the process. ErrHeld means that another has it.
-func lock(f *os.File) error {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+func lock(f *os.File) error { return flock(f, syscall.LOCK_EX) }
+
+// look takes the lock in a way that others who look can, too.
+func look(f *os.File) error { return flock(f, syscall.LOCK_SH) }
+
+func flock(f *os.File, how int) error {
+	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return ErrHeld
 	}
