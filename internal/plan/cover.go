@@ -125,7 +125,7 @@ func (s *Segment) validate() error {
 		if g.Rows == 0 {
 			continue
 		}
-		if g.First < next || g.Next > s.Next || offsets.Clip(Range{g.First, g.Next}).Len() != g.Rows {
+		if g.First < next || g.Next > s.Next || offsets.count(Range{g.First, g.Next}) != g.Rows {
 			return bad("row group %d: %d rows do not fit the offsets %d-%d", i, g.Rows, g.First, g.Next)
 		}
 		for _, span := range []*Span{g.RecordTime, g.EventTime} {

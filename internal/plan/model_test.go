@@ -211,6 +211,9 @@ func newModel(rng *rand.Rand, sh shape, schemes ...partition.Scheme) *model {
 				e.record -= rng.Int64N(2*day) / 1000 * 1000
 			}
 			e.event = e.record + ahead - rng.Int64N(lateness+ahead+1)
+			if edge := e.event / hour * hour; rng.IntN(6) == 0 && edge >= e.record-lateness {
+				e.event = edge // as partitions begin
+			}
 			if sh.late && rng.IntN(40) == 0 {
 				e.event = []int64{0, e.record - 8*day, e.record + 4*day, nov1 + rng.Int64N(10*day)}[rng.IntN(4)]
 			}

@@ -118,24 +118,38 @@ func (rs Ranges) search(o int64) int {
 // ContainsAll reports whether every offset of o lies in rs.
 func (rs Ranges) ContainsAll(o Ranges) bool { return len(o.Minus(rs)) == 0 }
 
+// within returns the indexes of the ranges that have offsets in c: rs[lo:hi].
+func (rs Ranges) within(c Range) (lo, hi int) {
+	lo = rs.search(c.First)
+	return lo, lo + sort.Search(len(rs)-lo, func(i int) bool { return rs[lo+i].First >= c.Next })
+}
+
 // Clip returns the offsets of rs that lie in c.
 func (rs Ranges) Clip(c Range) Ranges {
 	if c.Empty() {
 		return nil
 	}
-	lo := rs.search(c.First)
-	hi := lo + sort.Search(len(rs)-lo, func(i int) bool { return rs[lo+i].First >= c.Next })
-	part := rs[lo:hi]
-	if len(part) == 0 {
+	lo, hi := rs.within(c)
+	if lo == hi {
 		return nil
 	}
-	if part[0].First >= c.First && part[len(part)-1].Next <= c.Next {
-		return part
+	if rs[lo].First >= c.First && rs[hi-1].Next <= c.Next {
+		return rs[lo:hi:hi]
 	}
-	part = slices.Clone(part)
-	part[0] = part[0].Clip(c)
-	part[len(part)-1] = part[len(part)-1].Clip(c)
-	return part
+	out := slices.Clone(rs[lo:hi])
+	out[0] = out[0].Clip(c)
+	out[len(out)-1] = out[len(out)-1].Clip(c)
+	return out
+}
+
+// count returns how many offsets of rs lie in c.
+func (rs Ranges) count(c Range) int64 {
+	lo, hi := rs.within(c)
+	var n int64
+	for _, r := range rs[lo:hi] {
+		n += r.Clip(c).Len()
+	}
+	return n
 }
 
 // Union returns the offsets of either.

@@ -30,13 +30,28 @@ type piece struct {
 	partition int32
 	seg       *Segment
 	group     int
-	keep      Ranges // exact
+	from      Ranges // the offsets that are read of the segment; those of the group are of this piece
 	rows      int64
 	whole     bool // every row of the group is kept
 	event     *Span
 	timed     bool
 	// Of one scheme: the first and last slot that its events may lie in.
 	first, last int
+}
+
+// span returns the group's span of offsets.
+func (c *piece) span() Range {
+	g := &c.seg.RowGroups[c.group]
+	return Range{g.First, g.Next}
+}
+
+// addTo appends the piece's offsets to those of pieces before it.
+func (c *piece) addTo(rs Ranges) Ranges {
+	lo, hi := c.from.within(c.span())
+	for _, r := range c.from[lo:hi] {
+		rs = rs.add(r.Clip(c.span()))
+	}
+	return rs
 }
 
 func (c *piece) bytes() unit.Bytes { return c.seg.RowGroups[c.group].Bytes }
@@ -105,7 +120,16 @@ func (p *Plan) checkCaptured(captured []Segment) ([]Segment, error) {
 
 // pieces lists what is read, by topic partition, then first offset.
 func (p *Plan) pieces(captured []Segment) []piece {
-	var out []piece
+	groups := 0
+	for i := range captured {
+		groups += len(captured[i].RowGroups)
+	}
+	for i := range p.Partitions {
+		for j := range p.Partitions[i].Segments {
+			groups += len(p.Partitions[i].Segments[j].RowGroups)
+		}
+	}
+	out := make([]piece, 0, groups)
 	for i := range p.Partitions {
 		part := &p.Partitions[i]
 		from := len(out)
@@ -128,9 +152,8 @@ func (s *Segment) pieces(keep Ranges, out []piece) []piece {
 		keep = s.offsets()
 	}
 	for i, g := range s.RowGroups {
-		k := keep.Clip(Range{g.First, g.Next})
-		if n := k.Len(); n > 0 {
-			out = append(out, piece{partition: s.Partition, seg: s, group: i, keep: k, rows: n, whole: n == g.Rows, event: g.EventTime, timed: g.Timed})
+		if n := keep.count(Range{g.First, g.Next}); n > 0 {
+			out = append(out, piece{partition: s.Partition, seg: s, group: i, from: keep, rows: n, whole: n == g.Rows, event: g.EventTime, timed: g.Timed})
 		}
 	}
 	return out
@@ -139,7 +162,7 @@ func (s *Segment) pieces(keep Ranges, out []piece) []piece {
 // skip takes out the pieces whose bounds prove that no row lies in the window, and lists all that no shard reads.
 func (p *Plan) skip(pieces []piece, captured []Segment) ([]piece, Skipped) {
 	var out Skipped
-	read := make([]piece, 0, len(pieces))
+	read := pieces[:0] // never ahead of what is looked at
 	for _, part := range p.Partitions {
 		pruned := [2]Skip{} // of segments, of the tail; their offsets as they come
 		for ; len(pieces) > 0 && pieces[0].partition == part.Partition; pieces = pieces[1:] {
@@ -153,7 +176,7 @@ func (p *Plan) skip(pieces []piece, captured []Segment) ([]piece, Skipped) {
 			if c.seg.Captured {
 				of = &pruned[1]
 			}
-			of.Offsets, of.Bytes = append(of.Offsets, c.keep...), of.Bytes+c.bytes()
+			of.Offsets, of.Bytes = append(of.Offsets, c.from.Clip(c.span())...), of.Bytes+c.bytes()
 		}
 		for i, s := range pruned {
 			if len(s.Offsets) > 0 {
@@ -202,7 +225,7 @@ func (p *Plan) slots(scheme partition.Scheme, pieces []piece) ([]partition.Slot,
 		err := fmt.Errorf("the window %s has more than %d partitions by %s", w, maxSlots, scheme.Unit)
 		if first != nil {
 			err = fmt.Errorf("%w: the first event is in segment %s, offsets %s, the last in %s, offsets %s",
-				err, first.seg.Key, first.keep.Hull(), last.seg.Key, last.keep.Hull())
+				err, first.seg.Key, first.span(), last.seg.Key, last.span())
 		}
 		return nil, err
 	}
@@ -221,7 +244,7 @@ func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
 	begin, end := make([]int64, len(slots)), make([]int64, len(slots))
 	for i := range pieces {
 		c := &pieces[i]
-		c.first, c.last = span(c.event, c.timed, slots)
+		c.first, c.last = slotsOf(c.event, c.timed, slots)
 		begin[c.first] += c.rows
 		end[c.last] += c.rows
 	}
@@ -254,9 +277,9 @@ func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
 	return out
 }
 
-// span returns the first and the last slot that events of such bounds may lie in. Where there is
+// slotsOf returns the first and the last slot that events of such bounds may lie in. Where there is
 // none, rows without a time have nevertheless to be read by someone: that is the first slot's shard.
-func span(event *Span, timed bool, slots []partition.Slot) (first, last int) {
+func slotsOf(event *Span, timed bool, slots []partition.Slot) (first, last int) {
 	if event == nil {
 		return 0, len(slots) - 1
 	}
@@ -292,10 +315,10 @@ func newShard(slots []partition.Slot, topicPartition *int32, pieces []piece, own
 			c := &pieces[0]
 			in.RowGroups = append(in.RowGroups, c.group)
 			in.Rows += c.rows
-			keep = keep.Union(c.keep)
+			keep = c.addTo(keep)
 			whole = whole && c.whole
 			if owned(c) {
-				in.Owned = in.Owned.Union(c.keep)
+				in.Owned = c.addTo(in.Owned)
 			}
 			s.Bytes += c.bytes()
 		}

@@ -83,9 +83,8 @@ func (p *Plan) Summary() (Summary, error) {
 	return s, nil
 }
 
-// expectTail describes the captured segments that are likely: one for each range
-// of the tail, of records as large as the segments' are, whose events happened between the last ones known, less the
-// lateness, and the instant of the plan.
+// expectTail describes the captured segments that are likely: one for each range of the
+// tail, of records as large as the segments' are, whose events happened after those of the segments.
 func (p *Plan) expectTail(s Summary) []Segment {
 	perRow := 0.0
 	if s.Rows > 0 {
@@ -94,9 +93,13 @@ func (p *Plan) expectTail(s Summary) []Segment {
 	var out []Segment
 	for i, part := range p.Partitions {
 		var event *Span
-		if t := s.Partitions[i].RecordTime; t != nil && p.AsOf != 0 {
-			e := p.Spec.Source.Event
-			event = &Span{t.Max - int64(e.Lateness), max(t.Max, p.AsOf) + int64(e.Ahead)}
+		if t := s.Partitions[i].RecordTime; p.Window != nil {
+			event = &Span{p.Window.To - 1, p.Window.To - 1}
+			if t != nil {
+				event.Min = min(event.Min, t.Max)
+			}
+		} else if t != nil {
+			event = &Span{t.Max, max(t.Max, p.AsOf)}
 		}
 		for _, r := range part.Tail {
 			size := unit.Bytes(math.Round(perRow * float64(r.Len())))

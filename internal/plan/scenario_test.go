@@ -1,0 +1,344 @@
+package plan
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hindcast/internal/partition"
+	"hindcast/internal/spec"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// dense makes a segment of a partition with the offsets from first to next, one record every minute from the
+// instant that offset 0 has, nov1, in row groups of a hundred. Events happen a second before they are recorded.
+func dense(p int32, first, next int64) Segment {
+	s := Segment{
+		Key: fmt.Sprintf("partition=%d/t+%d+%06d", p, p, first), ETag: "e", Size: 1000, Partition: p, First: first, Next: next, Rows: next - first,
+	}
+	for at := first; at < next; at += 100 {
+		end := min(next, at+100)
+		s.RowGroups = append(s.RowGroups, RowGroup{
+			Rows: end - at, Bytes: 100, First: at, Next: end, Timed: true,
+			RecordTime: &Span{nov1 + at*minute, nov1 + (end-1)*minute},
+			EventTime:  &Span{nov1 + at*minute - int64(spec.Second), nov1 + (end-1)*minute - int64(spec.Second)},
+		})
+	}
+	return s
+}
+
+func london(from, to string) *spec.Window {
+	return &spec.Window{From: mustInstant(from + "T00:00:00Z"), To: mustInstant(to + "T00:00:00Z")}
+}
+
+// Offsets of midnights: a day has 1440 minutes.
+const (
+	nov2 = 1440
+	nov3 = 2 * nov2
+	nov4 = 3 * nov2
+)
+
+func TestScenarios(t *testing.T) {
+	log := func(segs ...Segment) Inventory {
+		return Inventory{Topic: "t", Segments: segs, AsOf: mustInstant("2011-12-01T00:00:00Z")}
+	}
+	tailed := func(inv Inventory, start, end int64) Inventory {
+		inv.HasTail, inv.Tails = true, []Tail{{0, start, end}}
+		return inv
+	}
+	change := func(s Segment, f func(*Segment)) Segment { f(&s); return s }
+	for _, c := range []struct {
+		name     string
+		inv      Inventory
+		window   *spec.Window
+		lateness int64
+		opts     Options
+		want     string // the partitions' reading, or what the error says
+	}{
+		{name: "one day of three", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
+		{name: "no lateness", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"),
+			want: "0: read 1400-2900, partition=0/t+0+000000 keep 1400-2900"},
+		{name: "segments that overlap are clipped", inv: log(dense(0, 0, 2000), dense(0, 1500, 2500), dense(0, 2300, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+001500 keep 2000-2500, partition=0/t+0+002300 keep 2500-3000"},
+		{name: "a copy is left out", inv: log(dense(0, 0, nov4), change(dense(0, 0, nov4), func(s *Segment) { s.Key = "copy" })), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, copy keep 1400-3000"},
+		{name: "a shorter object was written over a longer one", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: no record with the offsets 2000-2010, between the segments partition=0/t+0+000000 and partition=0/t+0+002010\n" +
+				"bring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: 0:2000-2010"},
+		{name: "a gap accepted by name", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{1990, 2010}}}},
+			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, absent 2000-2010"},
+		{name: "a gap accepted in part", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2000, 2009}}}}, want: "no record with the offsets 2000-2010"},
+		{name: "a gap before the read range", inv: log(dense(0, 0, 500), dense(0, 600, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000600 keep 1400-3000"},
+		{name: "a gap past the read range", inv: log(dense(0, 0, 3500), dense(0, 3600, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
+		{name: "the window made empty by a missing segment", inv: log(dense(0, 0, 1000), dense(0, 3500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "no record with the offsets 1000-3500"},
+		{name: "a gap that begins in the read range", inv: log(dense(0, 0, 2500), dense(0, 3500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "no record with the offsets 2500-3500"},
+		{name: "the brokers fill a gap", inv: tailed(log(dense(0, 0, 2000), dense(0, 2010, nov4)), 100, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, tail 2000-2010"},
+		{name: "a quiet time is no gap", inv: log(dense(0, 0, 1000), change(dense(0, 1000, 1100), func(s *Segment) {
+			s.RowGroups[0].RecordTime, s.RowGroups[0].EventTime = &Span{nov1 + 9*day, nov1 + 9*day}, &Span{nov1 + 9*day, nov1 + 9*day}
+		})), window: london("2011-11-03", "2011-11-04"), lateness: hour, want: "0: read "},
+		{name: "history deleted", inv: log(dense(0, 1500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: history begins at offset 1500, record time 2011-11-02T01:00:00Z (segment partition=0/t+0+001500): the offsets 0-1500 before it are deleted or were never exported"},
+		{name: "history deleted long before", inv: log(dense(0, 1000, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+001000 keep 1400-3000"},
+		{name: "the whole log of deleted history", inv: log(dense(0, 1000, nov4)), want: "history begins at offset 1000"},
+		{name: "the whole log", inv: log(dense(0, 0, nov4)), want: "0: read 0-4320, partition=0/t+0+000000 all"},
+		{name: "the tail is needed", inv: tailed(log(dense(0, 0, 2950)), 2000, 3100), window: london("2011-11-02", "2011-11-03"), lateness: 2 * hour,
+			want: "0: read 1400-3100, partition=0/t+0+000000 keep 1400-2950, tail 2950-3100"},
+		{name: "the tail is needed, as the last row group is not wholly past", inv: tailed(log(dense(0, 0, 3000)), 2000, 3100), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3100, partition=0/t+0+000000 keep 1400-3000, tail 3000-3100"},
+		{name: "the tail is not needed", inv: tailed(log(dense(0, 0, 3200)), 2000, 3300), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
+		{name: "a window within the tail", inv: tailed(log(dense(0, 0, 1000)), 500, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1000-4320, tail 1000-4320"},
+		{name: "a window past an empty tail", inv: tailed(log(dense(0, 0, 1000)), 500, 1000), window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "0: read "},
+		{name: "the brokers begin past the segments", inv: tailed(log(dense(0, 0, 2000)), 2100, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: the segments end at offset 2000 (partition=0/t+0+000000), and the brokers begin at 2100"},
+		{name: "only brokers", inv: tailed(log(), 0, nov4), window: london("2011-11-02", "2011-11-03"), want: "0: read 0-4320, tail 0-4320"},
+		{name: "only brokers, which have deleted", inv: tailed(log(), 7, nov4), window: london("2011-11-02", "2011-11-03"),
+			want: "partition 0: no segment of it was found, and the brokers begin at offset 7"},
+		{name: "the topic was recreated", inv: tailed(log(dense(0, 0, 2000)), 0, 300), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: the brokers' log ends at offset 300, but segments go to 2000: the topic was recreated or truncated"},
+		{name: "the topic was recreated with fewer partitions", inv: tailed(log(dense(0, 0, 2000), dense(1, 0, 2000)), 0, 2000), window: london("2011-11-02", "2011-11-03"),
+			want: "the brokers have no partition 1"},
+		{name: "a partition's folder is missing", inv: log(dense(0, 0, nov4), dense(2, 0, nov4)), window: london("2011-11-02", "2011-11-03"),
+			want: "partition 1: no segment of it was found, though there are segments of higher partitions\n" +
+				"bring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: 1:0-"},
+		{name: "a partition that never had a record", inv: log(dense(0, 0, 100), dense(2, 0, 100)), window: london("2011-11-02", "2011-11-03"),
+			opts: Options{AcceptGaps: []Gap{{1, Range{0, openEnd}, "", "", nil}}}, want: "0: read \n2: read "},
+		{name: "an empty file", inv: log(dense(0, 0, nov4), Segment{Key: "empty", Partition: 0, First: 50, Next: 50}), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
+		{name: "nothing at all", inv: log(), window: london("2011-11-02", "2011-11-03"), want: "no segments of topic t were found in in: are topic and location right?"},
+		{name: "one segment listed twice", inv: log(dense(0, 0, 9), dense(0, 0, 9)), want: "segment partition=0/t+0+000000 is listed twice"},
+		{name: "lateness declared too small", inv: log(dense(0, 0, 2000), change(dense(0, 2000, nov4), func(s *Segment) { s.RowGroups[20].EventTime.Min = nov1 + 1500*minute })),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "segments outside the read range hold events of the window:\n" +
+				"  segment partition=0/t+0+002000, row group 20 (partition 0, offsets 4000-4100): record times from 2011-11-03T18:40:00Z to 2011-11-03T20:19:00Z, " +
+				"event times from 2011-11-02T01:00:00Z to 2011-11-03T20:18:59Z\n" +
+				"lateness: 1h is too small; source.event.lateness: 2d would do"},
+		{name: "ahead declared too small", inv: log(change(dense(0, 0, nov4), func(s *Segment) { s.RowGroups[3].EventTime.Max = nov1 + 1500*minute })),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "ahead: 0s is too small; source.event.ahead: 20h1m would do"},
+		{name: "a zero timestamp past the read range", inv: log(dense(0, 0, 2000), change(dense(0, 2000, nov4), func(s *Segment) { s.RowGroups[20].EventTime.Min = 0 })),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000,4000-4100, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002000 keep 2000-3000,4000-4100"},
+		{name: "a far future event before the read range", inv: log(change(dense(0, 0, nov4), func(s *Segment) { s.RowGroups[3].EventTime.Max = nov1 + 40_000*day })),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "0: read 300-400,1400-3000"},
+		{name: "record times unknown", inv: log(change(dense(0, 0, nov4), func(s *Segment) {
+			for i := range s.RowGroups {
+				s.RowGroups[i].RecordTime = nil
+			}
+		})), window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "0: read 0-4320, partition=0/t+0+000000 all"},
+		{name: "no pruning", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"), opts: Options{NoPrune: true}, want: "0: read 0-4320, partition=0/t+0+000000 all"},
+		{name: "a window that cuts a day", inv: log(dense(0, 0, nov4)), window: &spec.Window{From: nov1, To: nov1 + hour}, want: "cuts a partition by day of t in Europe/London"},
+		{name: "a window after the as-of time", inv: log(dense(0, 0, nov4)), window: london("2011-11-30", "2011-12-02"), want: "ends after 2011-12-01T00:00:00Z"},
+		{name: "rows that do not add up", inv: log(change(dense(0, 0, 100), func(s *Segment) { s.Rows = 99 })), want: "99 rows for the 100 offsets 0-100, and which of them is not known"},
+		{name: "an offset repeated in a segment", inv: log(change(dense(0, 0, 100), func(s *Segment) { s.Rows, s.Offsets = 101, Ranges{{0, 100}} })), want: "101 rows have 100 distinct offsets"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := testSpec(c.lateness, 0, c.inv.HasTail, daily)
+			p, err := Build(s, c.window, c.inv, c.opts)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = render(p)
+			}
+			if !strings.Contains(got, c.want) {
+				t.Errorf("\n got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// render writes a plan's partitions, a line each.
+func render(p *Plan) string {
+	var lines []string
+	for _, part := range p.Partitions {
+		line := fmt.Sprintf("%d: read %s", part.Partition, part.Read)
+		for _, use := range part.Segments {
+			keep := "all"
+			if use.Keep != nil {
+				keep = "keep " + use.Keep.String()
+			}
+			line += fmt.Sprintf(", %s %s", use.Key, keep)
+		}
+		if part.Tail != nil {
+			line += ", tail " + part.Tail.String()
+		}
+		if part.Absent != nil {
+			line += ", absent " + part.Absent.String()
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestWholeLogNeedsEventTimesForTablesByTime(t *testing.T) {
+	seg := dense(0, 0, 200)
+	seg.RowGroups[1].EventTime = nil
+	inv := Inventory{Topic: "t", Segments: []Segment{seg}}
+	buckets := partition.Scheme{Buckets: 4}
+	if _, err := Build(testSpec(0, 0, false, buckets, daily), nil, inv, Options{}); err == nil || !strings.Contains(err.Error(), "segment partition=0/t+0+000000, row group 1: its footer does not tell") {
+		t.Error(err)
+	}
+	if _, err := Build(testSpec(0, 0, false, buckets), nil, inv, Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := Build(testSpec(0, 0, false, buckets), london("2011-11-01", "2011-11-02"), inv, Options{}); err == nil || !strings.Contains(err.Error(), "give no window") {
+		t.Error(err)
+	}
+}
+
+func TestStrayTimesDoNotMakeMillionsOfHours(t *testing.T) {
+	seg := dense(0, 0, 200)
+	seg.RowGroups[1].EventTime.Max = mustInstant("9000-01-01T00:00:00Z")
+	s := testSpec(0, 0, false, partition.Scheme{Buckets: 4}, partition.Scheme{Unit: partition.Hour, Column: "t", Zone: "UTC"})
+	p, err := Build(s, nil, Inventory{Topic: "t", Segments: []Segment{seg}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Shards(p, nil); err == nil || !strings.Contains(err.Error(), "the last in partition=0/t+0+000000, offsets 100-200") {
+		t.Error(err)
+	}
+}
+
+// What is written to a run's folder stays readable, and changes only on purpose.
+func TestGoldenPlan(t *testing.T) {
+	late := dense(0, 1400, 1600)
+	late.RowGroups[0].EventTime, late.RowGroups[1].Timed = nil, false
+	inv := Inventory{
+		Topic: "t", TopicID: "AAAA", HasTail: true, Tails: []Tail{{1, 900, 1700}, {0, 1500, 1800}}, AsOf: mustInstant("2011-11-20T00:00:00Z"), Ignored: 2,
+		Segments: []Segment{late, dense(1, 0, 1000), dense(0, 0, 1450)},
+	}
+	s := testSpec(2*hour, hour, true, daily)
+	p, err := Build(s, london("2011-11-02", "2011-11-04"), inv, Options{ShardRows: 500, Code: "sha256:c0de"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "plan.json", p)
+	sum, err := p.Summary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "summary.json", sum)
+	a, b := dense(0, 1600, 1800), dense(1, 1000, 1700)
+	a.Captured, b.Captured = true, true
+	shards, skipped, err := Shards(p, []Segment{b, a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "shards.json", map[string]any{"shards": shards, "skipped": skipped})
+
+	for name, captured := range map[string][]Segment{
+		"is not complete":               {a},
+		"is no part of the plan's tail": {a, b, dense(1, 1700, 1800)},
+		"was not captured by the run":   {a, dense(1, 1000, 1700)},
+	} {
+		if _, _, err := Shards(p, captured); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func compare(t *testing.T, name string, v any) {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = append(b, '\n')
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(b, want) {
+		t.Errorf("%s differs (go test -update writes it anew):\n%s", path, b)
+	}
+}
+
+func TestDigestCoversWhatARunDependsOn(t *testing.T) {
+	build := func(f func(*spec.Spec, *Inventory, *Options)) string {
+		s, inv, opts := testSpec(hour, 0, false, daily), Inventory{Topic: "t", Segments: []Segment{dense(0, 0, nov4)}}, Options{Code: "c"}
+		f(s, &inv, &opts)
+		p, err := Build(s, london("2011-11-02", "2011-11-03"), inv, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Digest()
+	}
+	base := build(func(*spec.Spec, *Inventory, *Options) {})
+	for name, f := range map[string]func(*spec.Spec, *Inventory, *Options){
+		"a check":  func(s *spec.Spec, _ *Inventory, _ *Options) { s.Checks.DeadLetters = 1 },
+		"the code": func(_ *spec.Spec, _ *Inventory, o *Options) { o.Code = "d" },
+		"an ETag":  func(_ *spec.Spec, i *Inventory, _ *Options) { i.Segments[0].ETag = "other" },
+		"the end": func(_ *spec.Spec, i *Inventory, _ *Options) {
+			i.HasTail, i.Tails = true, []Tail{{0, 0, nov4}}
+		},
+	} {
+		if build(f) == base {
+			t.Errorf("%s changes, and the digest does not", name)
+		}
+	}
+	if base != build(func(*spec.Spec, *Inventory, *Options) {}) {
+		t.Error("the digest is not stable")
+	}
+}
+
+func TestParseGap(t *testing.T) {
+	for s, want := range map[string]Gap{"2:12-40": {Partition: 2, Offsets: Range{12, 40}}, "0:0-": {Offsets: Range{0, openEnd}}} {
+		if g, err := ParseGap(s); err != nil || g != want || g.String() != s {
+			t.Errorf("%s: %+v, %v", s, g, err)
+		}
+	}
+	for _, s := range []string{"", "2", "2:", "2:1", "2:5-5", "-1:0-5", "2:-5", "a:0-5", "2:0-5-6", "2:+1-5", "9999999999:0-5"} {
+		if g, err := ParseGap(s); err == nil {
+			t.Errorf("%q is %+v", s, g)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	p, err := Build(testSpec(hour, 0, false, daily), london("2011-11-02", "2011-11-03"), Inventory{Topic: "t", Segments: []Segment{dense(0, 0, nov4)}}, Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := p.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"format":1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := Decode(b)
+		if err != nil {
+			return
+		}
+		again, err := p.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Decode(again)
+		if err != nil || back.Digest() != p.Digest() {
+			t.Fatalf("%s reads back as %v, %v", again, back, err)
+		}
+	})
+}
