@@ -61,7 +61,7 @@ func exitCode(err error) int {
 	var s *step.Error
 	if errors.As(err, &s) {
 		switch s.Name {
-		case step.PlanRefused, step.InputChanged, step.CodeChanged:
+		case step.PlanRefused, step.InputChanged, step.InputDamaged, step.CodeChanged:
 			return exitRefused
 		case step.NotProven:
 			return exitChecks

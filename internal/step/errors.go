@@ -15,6 +15,8 @@ const (
 	PlanRefused = "Plan.Refused"
 	// InputChanged means that an object is no longer the one that the plan pinned.
 	InputChanged = "Input.Changed"
+	// InputDamaged means that an object cannot be read, or does not hold what its footer says.
+	InputDamaged = "Input.Damaged"
 	// CodeChanged means that the run began with other code: it can only be run anew.
 	CodeChanged = "Code.Changed"
 	// NoProgress means that a lap ended where it began.

@@ -162,10 +162,15 @@ func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Invento
 }
 
 func refusedUnlessTransient(err error) error {
-	if errors.Is(err, blob.ErrTransient) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if passing(err) {
 		return err
 	}
 	return &Error{PlanRefused, err}
+}
+
+// passing reports an error that says nothing about the input: it may go away by itself, or we were stopped.
+func passing(err error) bool {
+	return errors.Is(err, blob.ErrTransient) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // digestOf digests what a run was planned to do: the plan, its base, and the canaries.

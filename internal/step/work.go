@@ -73,7 +73,7 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	l := &lap{env: e, request: r, shard: sh, store: store, files: map[string]map[string][]table.File{}}
 	res, err := l.run(ctx, p.Plan, j, in)
 	if err != nil {
-		return workOut{}, fmt.Errorf("shard %s: %w", in.Shard, inputError(err))
+		return workOut{}, fmt.Errorf("shard %s: %w", in.Shard, err)
 	}
 	if !res.Done {
 		if in.Cursor != nil && res.Cursor != nil && *in.Cursor == *res.Cursor {
@@ -287,12 +287,24 @@ func (c *counting) Next(ctx context.Context) (int32, *record.Batch, error) {
 	p, b, err := c.Reader.Next(ctx)
 	if err == nil {
 		c.rows += int64(b.Len)
+	} else if !errors.Is(err, io.EOF) {
+		err = readError(err)
 	}
 	if c.rows-c.told >= tellEvery || err != nil {
 		c.tell(c.rows - c.told)
 		c.told = c.rows
 	}
 	return p, b, err
+}
+
+// readError names an error of reading input: what is there does not go away by itself, unless the store says so.
+func readError(err error) error {
+	err = inputError(err)
+	var named *Error
+	if errors.As(err, &named) || passing(err) {
+		return err
+	}
+	return &Error{InputDamaged, err}
 }
 
 func fingerprintsKey(shard string) string { return "fingerprints/" + shard }
