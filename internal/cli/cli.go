@@ -32,9 +32,15 @@ func Std() IO {
 
 // Main runs the command line and returns the exit code; see [ExitCodes].
 func Main(args []string, std IO, jobs []job.Job) int {
+	return interruptible(args, std, local.Options{Jobs: jobs})
+}
+
+// interruptible ends in good order at the first signal, and at once at the second.
+func interruptible(args []string, std IO, opts local.Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return run(ctx, args, std, local.Options{Jobs: jobs})
+	context.AfterFunc(ctx, stop)
+	return run(ctx, args, std, opts)
 }
 
 func run(ctx context.Context, args []string, std IO, opts local.Options) int {

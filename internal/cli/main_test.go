@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -52,7 +51,7 @@ func TestMain(m *testing.M) {
 		opts.Wrap = func(s blob.Store) blob.Store { return blob.Hook(s, func(blob.Op) error { return crash() }) }
 		opts.WrapHistory = func(bool) error { return crash() }
 	}
-	os.Exit(run(context.Background(), os.Args[1:], Std(), opts))
+	os.Exit(interruptible(os.Args[1:], Std(), opts))
 }
 
 // result is what a command left.

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hindcast/internal/asl"
+	"hindcast/internal/blob"
 	"hindcast/internal/local"
+	"hindcast/internal/serve"
 	"hindcast/internal/step"
 )
 
@@ -85,10 +87,13 @@ func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do fun
 	out, err := do(local.RunOptions{Watch: p.update})
 	p.done()
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			return &coded{exitAgain, fmt.Errorf("interrupted; go on with: hindcast resume %s", run)}
+		if !errors.Is(err, context.Canceled) {
+			return err
 		}
-		return err
+		if _, err := ws.Env.Request(context.WithoutCancel(ctx), run); errors.Is(err, blob.ErrNotFound) {
+			return &coded{exitAgain, errors.New("interrupted before the run was begun")}
+		}
+		return &coded{exitAgain, fmt.Errorf("interrupted; go on with: hindcast resume %s", run)}
 	}
 	s, err := ws.Status(ctx, run)
 	if err != nil {
@@ -97,7 +102,12 @@ func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do fun
 	if err := a.print(s, func(w io.Writer) { printStatus(w, s) }); err != nil {
 		return err
 	}
+	if out.Already {
+		a.say("run %s had ended before: nothing was done", run)
+	}
 	switch {
+	case s.Phase == local.Aborted:
+		return &step.Error{Name: step.Aborted, Err: &serve.DecidedError{Decision: *s.Decision}}
 	case out.Status == asl.Succeeded:
 		return nil
 	case s.Phase == local.Quarantined:

@@ -46,7 +46,12 @@ type Outcome struct {
 	asl.Result
 	// Failure is the error of the state that failed, where this process saw it: unlike Result, with its classes.
 	Failure error
+	// Already says that the run had succeeded before: nothing was done.
+	Already bool
 }
+
+// ErrRunning means that another process drives the run.
+var ErrRunning = errors.New("another process is running it")
 
 // NewRunID gives an id that never repeats and sorts by time.
 func NewRunID(job string, at time.Time) string {
@@ -75,7 +80,8 @@ func (w *Workspace) Start(ctx context.Context, r step.Request, opts RunOptions) 
 	return w.drive(ctx, r, opts)
 }
 
-// Resume goes on with a run that was interrupted or has failed. Finished shards are not done again.
+// Resume goes on with a run that was interrupted or has failed. Finished shards are not done again. The
+// error is ErrRunning if another process does it already.
 func (w *Workspace) Resume(ctx context.Context, run string, opts RunOptions) (Outcome, error) {
 	r, err := w.Env.Request(ctx, run)
 	if err != nil {
@@ -101,6 +107,21 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 		return Outcome{}, err
 	}
 	dir := w.historyDir(r.Run)
+	last, err := lastExecution(dir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	ended, err := lastEvent(dir, last)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if ended.Type == asl.ExecutionSucceeded {
+		return Outcome{Result: asl.Result{Status: asl.Succeeded, Output: ended.Output}, Already: true}, nil
+	}
+	// What keeps the run from going on is no failure of it: nothing of that is recorded.
+	if err := w.Env.Resumable(ctx, r.Run); err != nil {
+		return Outcome{}, err
+	}
 	failures := &failures{}
 	engine := &asl.Engine{
 		Tasks:     failures.runner(w.Env),
@@ -111,27 +132,35 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 	w.mu.Lock()
 	w.watch = opts.Watch
 	w.mu.Unlock()
-
-	last, err := lastExecution(dir)
-	if err != nil {
-		return Outcome{}, err
-	}
 	var res asl.Result
-	if last > 0 {
-		res, err = engine.Resume(ctx, machine, executionName(last))
-		if err == nil && res.Status == asl.Succeeded {
-			return Outcome{Result: res}, nil
+	switch ended.Type {
+	case "": // it was interrupted, perhaps before its first event
+		if res, err = engine.Resume(ctx, machine, executionName(last)); errors.Is(err, asl.ErrNoExecution) {
+			res, err = engine.Start(ctx, machine, executionName(max(last, 1)), input)
 		}
-		if failures.last() != nil || err != nil && !errors.Is(err, asl.ErrNoExecution) {
-			return Outcome{res, failures.last()}, err
+	default:
+		res, err = engine.Start(ctx, machine, executionName(last+1), input)
+	}
+	if errors.Is(err, aslfile.ErrHeld) || errors.Is(err, asl.ErrExists) { // ErrExists: it has run since the look above
+		err = fmt.Errorf("run %s: %w: see how it goes on with: hindcast status %s", r.Run, ErrRunning, r.Run)
+	}
+	return Outcome{Result: res, Failure: failures.last()}, err
+}
+
+// lastEvent returns the last event of an execution that has ended, none if it has not.
+func lastEvent(dir string, execution int) (asl.Event, error) {
+	var last asl.Event
+	for ev, err := range (&aslfile.Histories{Dir: dir}).Read(asl.HistoryName{Execution: executionName(execution)}) {
+		if err != nil {
+			return asl.Event{}, fmt.Errorf("read history: %w", err)
 		}
+		last = ev
 	}
-	// The last execution ended before this call, or never got a name.
-	if last == 0 || !errors.Is(err, asl.ErrNoExecution) {
-		last++
+	switch last.Type {
+	case asl.ExecutionSucceeded, asl.ExecutionFailed, asl.ExecutionTimedOut, asl.ExecutionAborted:
+		return last, nil
 	}
-	res, err = engine.Start(ctx, machine, executionName(last), input)
-	return Outcome{res, failures.last()}, err
+	return asl.Event{}, nil
 }
 
 // bucket is what the definition calls the workspace.

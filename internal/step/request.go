@@ -86,6 +86,12 @@ func (e *Env) Request(ctx context.Context, run string) (Request, error) {
 	return r, err
 }
 
+// Resumable gives the error that keeps a run from going on: it was aborted, or began with other code than this.
+func (e *Env) Resumable(ctx context.Context, run string) error {
+	_, _, err := e.begun(ctx, run)
+	return named(err)
+}
+
 // begun reads a run's request and refuses to go on with other code than the run began with.
 func (e *Env) begun(ctx context.Context, run string) (Request, job.Job, error) {
 	r, err := e.Request(ctx, run)
