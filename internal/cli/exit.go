@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hindcast/internal/blob"
+	"hindcast/internal/local"
 	"hindcast/internal/step"
 )
 
@@ -19,7 +20,8 @@ const ExitCodes = `Exit codes:
   3  refused: the input cannot be proven exact, or it or the code changed; the message says what to do
   4  a check failed, or the run is not proven: the pointer was not moved
   5  conflict: the dataset moved on, or the run was decided otherwise
-  6  interrupted, or something that may go away by itself: hindcast resume RUN goes on
+  6  interrupted, or something that may go away by itself, as another process that is
+     running the run: hindcast resume RUN goes on
   7  a swap was not answered: it may have taken effect; the same command again finds out`
 
 const (
@@ -73,7 +75,7 @@ func exitCode(err error) int {
 			return exitAgain
 		}
 	}
-	if errors.Is(err, blob.ErrTransient) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, blob.ErrTransient) || errors.Is(err, context.Canceled) || errors.Is(err, local.ErrRunning) {
 		return exitAgain
 	}
 	return exitError
