@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,8 +15,12 @@ import (
 func events(n int) (record.Schema, *record.Batch) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	schema := record.Schema{
-		{Name: "kafka_offset", Kind: record.Int64}, {Name: "event_time", Kind: record.Timestamp}, {Name: "event_id", Kind: record.String},
-		{Name: "country", Kind: record.String}, {Name: "amount", Kind: record.Int64}, {Name: "account", Kind: record.String, Nullable: true},
+		{Name: "kafka_offset", Kind: record.Int64},
+		{Name: "event_time", Kind: record.Timestamp},
+		{Name: "event_id", Kind: record.String},
+		{Name: "country", Kind: record.String},
+		{Name: "amount", Kind: record.Int64},
+		{Name: "account", Kind: record.String, Nullable: true},
 	}
 	b := &record.Batch{Len: n, Columns: make([]record.Column, len(schema))}
 	for i, f := range schema {
@@ -90,7 +95,7 @@ func benchRead(b *testing.B, data []byte, opts ReadOptions) {
 		r := f.Read(opts)
 		for {
 			batch, err := r.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

@@ -55,7 +55,7 @@ func readWhole(data []byte, name string) (o outcome) {
 	r := f.Read(ReadOptions{})
 	for {
 		b, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -43,8 +43,7 @@ type RowGroup struct {
 func Open(r io.ReaderAt, size int64, name string) (*File, error) {
 	f := &File{name: name, r: r}
 	if err := guard(func() error { return f.open(size) }); err != nil {
-		var e *Error
-		if errors.As(err, &e) {
+		if _, ok := errors.AsType[*Error](err); ok {
 			return nil, err
 		}
 		return nil, &Error{File: name, RowGroup: -1, Reason: "its footer is damaged; export the file again", Err: err}
@@ -58,7 +57,7 @@ func (f *File) open(size int64) error {
 	}
 	const trailer, least = 8, 12
 	if size < least {
-		return refuse("with %d bytes it is too short to be Parquet; it is empty or cut off", size)
+		return refuse("with %d bytes it is too short to be Parquet; it is empty or cut off; export the file again", size)
 	}
 	// Most footers fit the first read.
 	tail := make([]byte, min(size, 64<<10))
@@ -73,11 +72,11 @@ func (f *File) open(size int64) error {
 	case "PARE":
 		return refuse("its footer is encrypted, which is not read")
 	default:
-		return refuse("it ends with %q, so it is not Parquet, cut off, or still being written", magic)
+		return refuse("it ends with %q, so it is not Parquet, cut off, or still being written; if it stays so, export the file again", magic)
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[len(tail)-trailer:]))
 	if length > size-least || length > maxFooter {
-		return refuse("it states a footer of %d bytes, which is more than fits; it is damaged or cut off", length)
+		return refuse("it states a footer of %d bytes, which is more than fits; it is damaged or cut off; export the file again", length)
 	}
 	f.end = size - trailer - length
 	if have := int64(len(tail)) - trailer; length > have {

@@ -3,6 +3,7 @@ package parquetfile
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -196,7 +197,7 @@ func compareCSV(t *testing.T, file string, want [][]string) {
 	n := 0
 	for {
 		b, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

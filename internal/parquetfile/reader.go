@@ -108,7 +108,7 @@ func (f *File) wrap(group int, name string, err error) error {
 	var placed *Error
 	var storage *column.ReadError
 	switch {
-	case err == io.EOF || errors.As(err, &placed):
+	case errors.Is(err, io.EOF) || errors.As(err, &placed):
 		return err
 	case errors.As(err, &storage):
 		return &Error{File: f.name, RowGroup: group, Column: name, Reason: "its data cannot be read", Err: storage}

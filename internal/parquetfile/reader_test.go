@@ -44,7 +44,7 @@ func readRows(t testing.TB, data []byte, opts ReadOptions) []string {
 	r := f.Read(opts)
 	for {
 		b, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {
@@ -131,7 +131,7 @@ func TestReadDictionaryThatOverflows(t *testing.T) {
 	r := f.Read(ReadOptions{})
 	for {
 		b, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -153,8 +153,12 @@ func TestReadDictionaryThatOverflows(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	schema := record.Schema{
-		{Name: "ms", Kind: record.Timestamp}, {Name: "us", Kind: record.Timestamp, Nullable: true}, {Name: "n", Kind: record.Int64},
-		{Name: "none", Kind: record.Int64, Nullable: true}, {Name: "d", Kind: record.Date}, {Name: "s", Kind: record.String},
+		{Name: "ms", Kind: record.Timestamp},
+		{Name: "us", Kind: record.Timestamp, Nullable: true},
+		{Name: "n", Kind: record.Int64},
+		{Name: "none", Kind: record.Int64, Nullable: true},
+		{Name: "d", Kind: record.Date},
+		{Name: "s", Kind: record.String},
 	}
 	all := record.NewBitmap(3)
 	all.Set(0)
@@ -232,7 +236,7 @@ func drain(data []byte) error {
 	}
 	r := f.Read(ReadOptions{})
 	for {
-		if _, err := r.Next(); err == io.EOF {
+		if _, err := r.Next(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

@@ -56,7 +56,7 @@ const (
 // group, compressed. It is not safe for concurrent use; after an error it writes no more.
 type Writer struct {
 	schema  record.Schema
-	w       *parquet.Writer
+	w       *parquet.Writer //nolint:staticcheck // GenericWriter wants a Go type; the columns are known at run time only
 	columns []columnWriter
 	values  []parquet.Value
 	group   int   // rows per group, at most

@@ -54,8 +54,10 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 			return nil, c.failed(err)
 		}
 		if want := m.kind(i); got.Kind != want {
-			return nil, c.failed(&parquetfile.Error{File: in.Segment, RowGroup: -1, Column: name,
-				Reason: fmt.Sprintf("it holds %v where %v is read; segments whose schema changed are not converted yet", got.Kind, want)})
+			return nil, c.failed(&parquetfile.Error{
+				File: in.Segment, RowGroup: -1, Column: name,
+				Reason: fmt.Sprintf("it holds %v where %v is read; segments whose schema changed are not converted yet", got.Kind, want),
+			})
 		}
 	}
 	if !c.all { // of which a worker that goes on after a stop has many behind it
@@ -112,7 +114,7 @@ func (c *cursor) load() (bool, error) {
 	for {
 		if c.batch == nil || c.at >= c.batch.Len {
 			b, err := c.r.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return false, c.done()
 			}
 			if err != nil {

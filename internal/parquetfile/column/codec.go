@@ -23,6 +23,7 @@ type Codecs struct {
 	gzip *gzip.Reader
 }
 
+// CodecReason says why pages of a codec are not read; it is empty for those that are.
 func CodecReason(c format.CompressionCodec) string {
 	switch c {
 	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd, format.Lz4Raw:

@@ -126,7 +126,7 @@ func (c *Reader) dictionary(h footer.PageHeader, body []byte) error {
 		return errors.New("it has no description")
 	case c.hasDict:
 		return errors.New("there is a second one")
-	case h.Encoding != format.Plain && h.Encoding != format.PlainDictionary:
+	case h.Encoding != format.Plain && h.Encoding != format.PlainDictionary: //nolint:staticcheck // old writers use it
 		return fmt.Errorf("it has the encoding %v, which is not read", h.Encoding)
 	}
 	data, err := c.decompress(c.meta.Codec, body, int(h.Uncompressed))

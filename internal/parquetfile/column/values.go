@@ -23,7 +23,7 @@ func (c *Reader) values() (err error) {
 	switch e := c.header.Encoding; {
 	case e == format.Plain:
 		return nil
-	case e == format.RLEDictionary || e == format.PlainDictionary:
+	case e == format.RLEDictionary || e == format.PlainDictionary: //nolint:staticcheck // old writers use it
 		c.header.Encoding = format.RLEDictionary
 		if len(c.data) == 0 { // all values are null
 			c.codes = hybrid{}

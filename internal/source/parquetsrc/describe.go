@@ -1,6 +1,7 @@
 package parquetsrc
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -144,7 +145,7 @@ func eachInt(f *parquetfile.File, group int, column string, do func(int64) error
 	in := f.Read(parquetfile.ReadOptions{Columns: []string{column}, RowGroups: []int{group}})
 	for {
 		b, err := in.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

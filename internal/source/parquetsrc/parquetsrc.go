@@ -142,7 +142,9 @@ func find(ctx context.Context, store blob.Store, topic string, sums *sums) (obje
 func needed(src spec.Source, columns []record.Field) []record.Field {
 	kafka := src.Segments.Columns
 	need := []record.Field{
-		{Name: kafka.Partition, Kind: record.Int64}, {Name: kafka.Offset, Kind: record.Int64}, {Name: kafka.Time, Kind: record.Timestamp},
+		{Name: kafka.Partition, Kind: record.Int64},
+		{Name: kafka.Offset, Kind: record.Int64},
+		{Name: kafka.Time, Kind: record.Timestamp},
 		{Name: src.Event.Time, Kind: record.Timestamp},
 	}
 	if src.Event.ID != "" && !slices.ContainsFunc(columns, func(f record.Field) bool { return f.Name == src.Event.ID }) {
@@ -173,11 +175,11 @@ func (r *reader) segment(ctx context.Context, o object) (plan.Segment, error) {
 	for _, want := range r.need {
 		got, err := f.Column(want.Name)
 		if err != nil {
-			return plan.Segment{}, err
+			return plan.Segment{}, fmt.Errorf("%w; every segment must have the columns that the job reads: export it again", err)
 		}
 		if want.Kind != 0 && got.Kind != want.Kind {
 			return plan.Segment{}, &parquetfile.Error{File: o.Key, RowGroup: -1, Column: want.Name, Reason: fmt.Sprintf(
-				"it holds %v where the job reads %v; segments whose schema changed are not converted yet", got.Kind, want.Kind)}
+				"it holds %v where the job reads %v; segments whose schema changed are not converted yet: export it again as the others", got.Kind, want.Kind)}
 		}
 	}
 	return r.describe(f, o)

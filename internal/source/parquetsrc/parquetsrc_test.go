@@ -307,7 +307,7 @@ func TestListRetailSample(t *testing.T) {
 	rows := int64(0)
 	for {
 		_, b, err := r.Next(t.Context())
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

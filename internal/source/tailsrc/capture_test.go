@@ -307,7 +307,7 @@ func TestCaptureOfChangedTopic(t *testing.T) {
 		key := "runs/r1/tail/partition=0/orders+0+0000000000.parquet"
 		// Between the look at what is there and the put, another attempt wrote something else.
 		inner := newStore()
-		opts.Store = blob.Hook(inner, func(op blob.Op) error {
+		opts.Store = blob.Hook(inner, func(blob.Op) error {
 			_, err := blob.PutBytes(t.Context(), inner, key, []byte("other"), blob.Condition{})
 			return err
 		})

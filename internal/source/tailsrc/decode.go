@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,7 +24,7 @@ func captured(event record.Schema) (record.Schema, error) {
 		{Name: source.CapturedColumns.Offset, Kind: record.Int64},
 		{Name: source.CapturedColumns.Time, Kind: record.Timestamp},
 	}
-	for _, f := range append(event[:len(event):len(event)], record.Field{Name: source.ErrorColumn, Kind: record.String}) {
+	for _, f := range append(slices.Clip(event), record.Field{Name: source.ErrorColumn, Kind: record.String}) {
 		if out.Index(f.Name) >= 0 {
 			return nil, fmt.Errorf("the event has a column %q twice, or it is one of Hindcast's own", f.Name)
 		}

@@ -167,8 +167,12 @@ func BenchmarkRows(b *testing.B) {
 	r := &kgo.Record{Value: []byte(`{"event_id":"581000-1","occurred_at":"2011-12-07T08:03:00Z","version":341,"kind":"sale","invoice_no":"581000",` +
 		`"stock_code":"22961","description":"JAM MAKING SET PRINTED","quantity":12,"unit_price_mills":1450,"account_id":"12720","country":"Germany"}`)}
 	schema := record.Schema{
-		{Name: "event_id", Kind: record.String}, {Name: "occurred_at", Kind: record.Timestamp}, {Name: "kind", Kind: record.String},
-		{Name: "quantity", Kind: record.Int64}, {Name: "unit_price_mills", Kind: record.Int64}, {Name: "country", Kind: record.String},
+		{Name: "event_id", Kind: record.String},
+		{Name: "occurred_at", Kind: record.Timestamp},
+		{Name: "kind", Kind: record.String},
+		{Name: "quantity", Kind: record.Int64},
+		{Name: "unit_price_mills", Kind: record.Int64},
+		{Name: "country", Kind: record.String},
 	}
 	b.SetBytes(int64(len(r.Value)))
 	b.ReportAllocs()

@@ -2,6 +2,7 @@ package tailsrc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -47,7 +48,7 @@ func (c *capture) describeGroup(f *parquetfile.File, i int, group *plan.RowGroup
 	in := f.Read(parquetfile.ReadOptions{Columns: columns, RowGroups: []int{i}})
 	for first := true; ; first = false {
 		b, err := in.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -37,8 +37,10 @@ func TestRetailTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []plan.Tail{
-		{Partition: 0, Start: 120304, End: 123322}, {Partition: 1, Start: 141384, End: 143376},
-		{Partition: 2, Start: 140631, End: 142394}, {Partition: 3, Start: 133188, End: 135525},
+		{Partition: 0, Start: 120304, End: 123322},
+		{Partition: 1, Start: 141384, End: 143376},
+		{Partition: 2, Start: 140631, End: 142394},
+		{Partition: 3, Start: 133188, End: 135525},
 	}
 	if !reflect.DeepEqual(pinned.Tails, want) {
 		t.Fatalf("pinned %+v, want %+v", pinned.Tails, want)
