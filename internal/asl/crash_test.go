@@ -61,6 +61,31 @@ const everything = `{
   }
 }`
 
+// loops visits a Map Run twice, fails before an attempt makes an event, and retries a
+// Parallel state whose branches fail and wait.
+const loops = `{
+  "StartAt": "Begin",
+  "States": {
+    "Begin": {"Type": "Pass", "Result": {"was": 0}, "Next": "Fan"},
+    "Fan": {"Type": "Map", "MaxConcurrency": 2, "ResultPath": "$.runs", "Next": "Note", "ItemsPath": "$$.Execution.Input",
+      "ResultWriter": {"Resource": "arn:aws:states:::s3:putObject", "Parameters": {"Bucket": "b", "Prefix": "out"}, "WriterConfig": {"Transformation": "COMPACT"}},
+      "ItemProcessor": {"ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}, "StartAt": "Echo", "States": {
+        "Echo": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:echo", "End": true}}}},
+    "Note": {"Type": "Pass", "Parameters": {"at": "Note", "was.$": "$"}, "Next": "Twice?"},
+    "Twice?": {"Type": "Choice", "Choices": [{"Variable": "$.was.at", "IsPresent": true, "Next": "Bad"}], "Default": "Again"},
+    "Again": {"Type": "Pass", "Next": "Fan"},
+    "Bad": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:echo", "Parameters": {"x.$": "States.StringToJson('{')"},
+      "Retry": [{"ErrorEquals": ["States.IntrinsicFailure"], "MaxAttempts": 2}],
+      "Catch": [{"ErrorEquals": ["States.IntrinsicFailure"], "ResultPath": "$.bad", "Next": "Both"}], "End": true},
+    "Both": {"Type": "Parallel", "ResultPath": "$.both", "End": true, "Retry": [{"ErrorEquals": ["Once"], "MaxAttempts": 1}],
+      "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.both", "Next": "Last"}],
+      "Branches": [
+        {"StartAt": "Long", "States": {"Long": {"Type": "Wait", "Seconds": 500, "End": true}}},
+        {"StartAt": "Short", "States": {"Short": {"Type": "Wait", "Seconds": 5, "Next": "No"}, "No": {"Type": "Fail", "Error": "Once", "Cause": "short"}}}]},
+    "Last": {"Type": "Pass", "End": true}
+  }
+}`
+
 // world is what outlives a crash: histories, objects, and what the tasks did.
 type world struct {
 	mu        sync.Mutex
@@ -68,6 +93,7 @@ type world struct {
 	objects   *memObjects
 	calls     map[string]int // by task, payload and child
 	normal    map[string]int // the calls of an undisturbed run
+	problems  []string
 	crashed   bool
 	left      int // events until the crash; negative: none
 	engine    *Engine
@@ -84,20 +110,25 @@ var errCrash = errors.New("crash")
 // Open opens a history that lets a given number of events through and then fails for good.
 func (w *world) Open(ctx context.Context, name HistoryName) (History, error) {
 	h, err := w.histories.Open(ctx, name)
-	return &crashing{h, w}, err
+	return &crashing{h, w, name}, err
 }
 
 type crashing struct {
 	inner History
 	w     *world
+	name  HistoryName
 }
 
 func (c *crashing) Events(ctx context.Context) iter.Seq2[Event, error] { return c.inner.Events(ctx) }
 func (c *crashing) Close() error                                       { return c.inner.Close() }
 
 func (c *crashing) Append(ctx context.Context, events []Event) error {
+	time.Sleep(time.Millisecond) // who does not wait for it is found out
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	if c.name.MapRun != "" && !c.w.durable(HistoryName{Execution: "x"}, func(ev Event) bool { return ev.Type == MapRunStarted }) {
+		c.w.problems = append(c.w.problems, "the history of child executions is ahead of that which says that they exist")
+	}
 	if c.w.left < 0 {
 		return c.inner.Append(ctx, events)
 	}
@@ -115,6 +146,12 @@ func (c *crashing) Append(ctx context.Context, events []Event) error {
 
 var token = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
+// durable reports whether a history has an event.
+func (w *world) durable(name HistoryName, is func(Event) bool) bool {
+	log := w.histories.logs[name]
+	return log != nil && slices.ContainsFunc(log.events, is)
+}
+
 func callKey(child, state string, payload json.RawMessage) string {
 	return fmt.Sprintf("%s %s %s", state, token.ReplaceAll(payload, []byte("token")), child)
 }
@@ -123,6 +160,15 @@ func callKey(child, state string, payload json.RawMessage) string {
 func (w *world) Run(ctx context.Context, req TaskRequest) (json.RawMessage, error) {
 	w.mu.Lock()
 	w.calls[callKey(req.Child, req.State, req.Parameters)]++
+	scheduled := false
+	for name := range w.histories.logs {
+		scheduled = scheduled || w.durable(name, func(ev Event) bool {
+			return ev.Child == req.Child && ev.State == req.State && string(ev.Input) == string(req.Parameters) && ev.Resource != ""
+		})
+	}
+	if !scheduled {
+		w.problems = append(w.problems, "a task was called before its schedule was durable: "+req.State)
+	}
 	crashed := w.crashed
 	w.mu.Unlock()
 	if crashed {
@@ -226,7 +272,7 @@ func (w *world) attempt(t *testing.T, m *Machine, left int) (Result, error) {
 	}
 	result, err := e.Resume(t.Context(), m, "x")
 	if errors.Is(err, ErrNoExecution) {
-		result, err = e.Start(t.Context(), m, "x", nil)
+		result, err = e.Start(t.Context(), m, "x", json.RawMessage(`[1,2,3]`))
 	}
 	for key, n := range done {
 		if w.normal != nil && w.calls[key]-before[key] > w.normal[key]-n {
@@ -311,6 +357,12 @@ func TestUndisturbed(t *testing.T) {
 // TestCrashAtEveryEvent stops the engine when a given number of events are durable, for
 // every such number, and resumes it.
 func TestCrashAtEveryEvent(t *testing.T) {
+	for name, definition := range map[string]string{"everything": everything, "loops": loops} {
+		t.Run(name, func(t *testing.T) { crashEverywhere(t, definition) })
+	}
+}
+
+func crashEverywhere(t *testing.T, definition string) {
 	var result Result
 	var files map[string]string
 	var calls map[string]int
@@ -318,8 +370,8 @@ func TestCrashAtEveryEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var err error
-		if result, err = w.attempt(t, mustParse(t, everything), -1); err != nil {
-			t.Fatal(err)
+		if result, err = w.attempt(t, mustParse(t, definition), -1); err != nil || result.Status != Succeeded {
+			t.Fatalf("%+v %v", result, err)
 		}
 		events, files, calls = w.events(), w.files(), w.calls
 	})
@@ -341,12 +393,12 @@ func TestCrashAtEveryEvent(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld()
 			w.normal = calls
-			got, err := w.attempt(t, mustParse(t, everything), left)
+			got, err := w.attempt(t, mustParse(t, definition), left)
 			if err != nil {
 				if !errors.Is(err, errCrash) {
 					t.Fatalf("after %d events: %v", left, err)
 				}
-				if got, err = w.attempt(t, mustParse(t, everything), -1); err != nil {
+				if got, err = w.attempt(t, mustParse(t, definition), -1); err != nil {
 					t.Fatalf("after %d events: resume: %v", left, err)
 				}
 			}
@@ -361,7 +413,7 @@ func TestCrashAtEveryEvent(t *testing.T) {
 			w := newWorld()
 			w.normal = calls
 			for n := 0; ; n++ {
-				got, err := w.attempt(t, mustParse(t, everything), step)
+				got, err := w.attempt(t, mustParse(t, definition), step)
 				if err == nil {
 					t.Logf("a crash after every %d events: %d crashes", step, n)
 					check(t, w, got)
@@ -378,16 +430,20 @@ func TestCrashAtEveryEvent(t *testing.T) {
 // grammar is what the events of a strand look like, one after the other.
 var grammar = regexp.MustCompile(`^(MapIterationStarted )?(ExecutionStarted )?(` + strings.Join([]string{
 	`(Pass|Succeed)StateEntered (Pass|Succeed)StateExited `,
+	`FailStateEntered `,
 	`ChoiceStateEntered ChoiceStateExited `,
 	`WaitStateEntered (WaitStateExited |WaitStateAborted )?`,
-	`TaskStateEntered ((Task|LambdaFunction)Scheduled (Task|LambdaFunction)Started (TaskSubmitted )?((Task|LambdaFunction)(Succeeded|Failed|TimedOut) )?(RetryScheduled )?)*(TaskStateExited |TaskStateAborted )?`,
-	`ParallelStateEntered ParallelStateStarted ParallelStateSucceeded ParallelStateExited `,
+	`TaskStateEntered (RetryScheduled )*((Task|LambdaFunction)Scheduled (Task|LambdaFunction)Started (TaskSubmitted )?((Task|LambdaFunction)(Succeeded|Failed|TimedOut) )?(RetryScheduled )?)*(TaskStateExited |TaskStateAborted )?`,
+	`ParallelStateEntered (ParallelStateStarted (RetryScheduled )?)+(ParallelStateSucceeded |ParallelStateFailed )ParallelStateExited `,
 	`MapStateEntered (MapStateStarted (MapRunStarted MapRun(Succeeded|Failed) )?(RetryScheduled )?)+(MapStateSucceeded |MapStateFailed )(MapStateExited )?`,
 }, "|") + `)*(MapIteration(Succeeded|Failed|Aborted) )?(BranchFailed )?(Execution(Succeeded|Failed) )?$`)
 
 // checkGrammar looks for histories that Step Functions could not have written.
 func checkGrammar(t *testing.T, w *world) {
 	t.Helper()
+	for _, problem := range w.problems {
+		t.Error(problem)
+	}
 	for name, log := range w.histories.logs {
 		strands := map[string]string{}
 		ids := map[string]int64{}

@@ -299,6 +299,49 @@ func TestTaskTokens(t *testing.T) {
 	}
 }
 
+// TestTokenSurvives: who was asked before an interruption is not asked again, the answer
+// counts after it, and so does the time that was given.
+func TestTokenSurvives(t *testing.T) {
+	const definition = `{"StartAt":"Ask","States":{"Ask":{"Type":"Task","Resource":"arn:aws:states:::lambda:invoke.waitForTaskToken","TimeoutSeconds":100,
+		"Parameters":{"FunctionName":"ask","Payload":{"token.$":"$$.Task.Token"}},"End":true}}}`
+	for _, answer := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mustParse(t, definition)
+			p := newProbe(echo)
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+			defer cancel()
+			if _, err := p.Start(ctx, m, "x", nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+			token := p.calls[0].Token
+			if err := p.SendTaskSuccess(t.Context(), token, json.RawMessage("1")); !errors.Is(err, ErrNoTask) {
+				t.Errorf("answered while nothing runs: %v", err)
+			}
+			if answer {
+				time.AfterFunc(10*time.Second, func() {
+					if err := p.SendTaskSuccess(context.Background(), token, json.RawMessage("1")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			result, err := p.Resume(t.Context(), m, "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer {
+				wantResult(t, result, Succeeded, "1")
+			} else if wantResult(t, result, Failed, errTimeout); time.Since(start) != 100*time.Second {
+				t.Errorf("timed out after %v", time.Since(start))
+			}
+			if len(p.calls) != 1 {
+				t.Errorf("asked %d times", len(p.calls))
+			}
+		})
+	}
+}
+
 // dg/concepts-error-handling, "Retrying after an error".
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -513,6 +556,29 @@ func TestConcurrency(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFailureStopsTheRest: after an iteration failed none begins, and those that run are aborted.
+func TestFailureStopsTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe(func(_ *probe, ctx context.Context, req TaskRequest) (json.RawMessage, error) {
+			if string(req.Payload) == "2" {
+				time.Sleep(time.Second)
+				return nil, &Error{Name: "Bad"}
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		definition := strings.Replace(mapOf(`"MaxConcurrency":2,`, ""), `"ProcessorConfig":{"Mode":"DISTRIBUTED","ExecutionType":"STANDARD"},`, "", 1)
+		wantResult(t, p.start(t, definition, `[1,2,3,4]`), Failed, "Bad")
+		got := map[EventType]int{}
+		for _, ev := range p.events {
+			got[ev.Type]++
+		}
+		if got[MapIterationStarted] != 2 || got[MapIterationAborted] != 1 || got["TaskStateAborted"] != 1 || got[MapIterationFailed] != 1 {
+			t.Errorf("events %v", got)
+		}
+	})
 }
 
 // TestFunctions: how functions are named, and what they receive and answer.
