@@ -112,8 +112,12 @@ func printPlanLines(w io.Writer, s step.Summary) {
 	fmt.Fprintf(w, "reads    %d segments, %d rows, %s; %d records of the tail from the brokers, once\n",
 		s.Segments, s.ReadRows-s.TailRecords, s.ReadBytes, s.TailRecords)
 	fmt.Fprintf(w, "pruned   %d rows, %s: provably outside the window\n", s.PrunedRows, s.PrunedBytes)
-	fmt.Fprintf(w, "writes   %d partitions in %d shards; each row is read %.2f times; about %s on one worker\n",
-		s.Slots, s.Shards, s.Amplification, estimate(s))
+	shards := "1 shard"
+	if s.Shards != 1 {
+		shards = fmt.Sprintf("%d shards", s.Shards)
+	}
+	fmt.Fprintf(w, "writes   %d partitions in %s; each row is read %.2f times; about %s on one worker\n",
+		s.Slots, shards, s.Amplification, estimate(s))
 }
 
 // rowsPerSecond is what one worker read and folded of the retail sample on a 2-core machine, rounded down: it makes the
@@ -123,6 +127,12 @@ const rowsPerSecond = 500_000
 func estimate(s step.Summary) time.Duration {
 	d := time.Duration(float64(s.ReadRows) / rowsPerSecond * float64(time.Second))
 	return max(time.Second, d.Round(time.Second))
+}
+
+func printWarnings(w io.Writer, warnings []string) {
+	for _, n := range warnings {
+		fmt.Fprintf(w, "warning: %s\n", n)
+	}
 }
 
 func printSummary(w io.Writer, s step.Summary) {
@@ -148,8 +158,9 @@ func printSummary(w io.Writer, s step.Summary) {
 		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", p.Partition, p.Read, p.Segments, p.Rows, tail)
 	}
 	t.Flush()
-	for _, n := range s.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", n)
+	if s.Ignored > 0 {
+		fmt.Fprintf(w, "ignored  %d objects among the segments that are none by their names, as _SUCCESS and .crc\n", s.Ignored)
 	}
+	printWarnings(w, s.Warnings)
 	fmt.Fprintf(w, "digest   %s\n", s.Digest)
 }
