@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 
 	"hindcast/internal/job"
 	"hindcast/internal/local"
+	"hindcast/internal/plan"
 )
 
 // IO is where a command reads and writes.
@@ -53,15 +55,43 @@ func run(ctx context.Context, args []string, std IO, opts local.Options) int {
 	if a.ws != nil {
 		err = errors.Join(err, a.ws.Close())
 	}
+	if a.json {
+		err = errors.Join(err, a.encode(err))
+	}
 	if err == nil {
 		return 0
 	}
-	code := exitCode(err)
-	if a.json {
-		_ = json.NewEncoder(std.Out).Encode(map[string]any{"error": err.Error(), "exit": code}) // the exit code tells as well
-	}
 	fmt.Fprintf(std.Err, "hindcast: %v\n", err)
-	return code
+	if gaps, ok := errors.AsType[*plan.GapError](err); ok {
+		fmt.Fprint(std.Err, "as flags of a new run:")
+		for _, g := range gaps.Gaps {
+			fmt.Fprintf(std.Err, " --accept-gap %s", g)
+		}
+		fmt.Fprintln(std.Err)
+	}
+	return exitCode(err)
+}
+
+// failed is what is printed with --json in place of data, when a verb fails.
+type failed struct {
+	Error string `json:"error"`
+	Exit  int    `json:"exit"`
+	// Data is what the verb would have printed had it not failed, where it has come that far.
+	Data any `json:"data,omitempty"`
+}
+
+// encode prints one JSON document: the data of the verb, or how it failed.
+func (a *app) encode(err error) error {
+	doc := a.data
+	if err != nil {
+		doc = failed{err.Error(), exitCode(err), a.data}
+	}
+	if doc == nil {
+		return nil
+	}
+	e := json.NewEncoder(a.Out)
+	e.SetIndent("", "  ")
+	return e.Encode(doc)
 }
 
 // app is what the verbs share.
@@ -70,6 +100,7 @@ type app struct {
 	opts      local.Options
 	workspace string
 	json      bool
+	data      any // to print with --json
 	ws        *local.Workspace
 }
 
@@ -86,8 +117,8 @@ Begin with: hindcast demo
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar(&a.workspace, "workspace", ".hindcast", "folder that holds runs and datasets")
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print data as JSON")
+	root.PersistentFlags().StringVar(&a.workspace, "workspace", defaultWorkspace, "folder that holds runs and datasets")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document: the data, or {error, exit, data} if it fails")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, cmd := range []*cobra.Command{
@@ -109,15 +140,25 @@ func (a *app) open(ctx context.Context) (*local.Workspace, error) {
 	return ws, err
 }
 
-// print writes v as JSON if that was asked for, and text otherwise.
+// print writes a verb's data: as text, or, if that was asked for, as JSON when the verb has ended. It is called once.
 func (a *app) print(v any, text func(w io.Writer)) error {
-	if !a.json {
-		text(a.Out)
+	if a.json {
+		a.data = v
 		return nil
 	}
-	e := json.NewEncoder(a.Out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	text(a.Out)
+	return nil
 }
+
+// command is a command line for people to go on with.
+func (a *app) command(args ...string) string {
+	line := "hindcast " + strings.Join(args, " ")
+	if a.workspace != defaultWorkspace {
+		line += " --workspace " + a.workspace
+	}
+	return line
+}
+
+const defaultWorkspace = ".hindcast"
 
 func (a *app) say(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }

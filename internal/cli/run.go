@@ -93,13 +93,15 @@ func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do fun
 		if _, err := ws.Env.Request(context.WithoutCancel(ctx), run); errors.Is(err, blob.ErrNotFound) {
 			return &coded{exitAgain, errors.New("interrupted before the run was begun")}
 		}
-		return &coded{exitAgain, fmt.Errorf("interrupted; go on with: hindcast resume %s", run)}
+		return &coded{exitAgain, fmt.Errorf("interrupted; go on with: %s", a.command("resume", run))}
 	}
 	s, err := ws.Status(ctx, run)
 	if err != nil {
 		return err
 	}
-	if err := a.print(s, func(w io.Writer) { printStatus(w, s) }); err != nil {
+	text := s
+	text.Failure = "" // it is told at the end, as the error
+	if err := a.print(s, func(w io.Writer) { a.printStatus(w, text) }); err != nil {
 		return err
 	}
 	if out.Already {
@@ -111,7 +113,7 @@ func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do fun
 	case out.Status == asl.Succeeded:
 		return nil
 	case s.Phase == local.Quarantined:
-		return &coded{exitChecks, fmt.Errorf("a check failed: the pointer was not moved; see: hindcast status %s", run)}
+		return &coded{exitChecks, fmt.Errorf("a check failed: the pointer was not moved; see: %s", a.command("status", run))}
 	case out.Failure != nil:
 		return out.Failure
 	default:

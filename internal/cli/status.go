@@ -58,7 +58,7 @@ func (a *app) statusCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(s, func(w io.Writer) { printStatus(w, s) })
+			return a.print(s, func(w io.Writer) { a.printStatus(w, s) })
 		},
 	}
 }
@@ -83,7 +83,7 @@ func window(s local.Status) string {
 	return s.Window
 }
 
-func printStatus(w io.Writer, s local.Status) {
+func (a *app) printStatus(w io.Writer, s local.Status) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "run\t%s\n", s.Run)
 	fmt.Fprintf(t, "job\t%s\n", s.Job)
@@ -96,25 +96,38 @@ func printStatus(w io.Writer, s local.Status) {
 	if s.Shards > 0 {
 		fmt.Fprintf(t, "shards\t%d of %d done\n", s.Done, s.Shards)
 	}
+	if s.Failure != "" {
+		fmt.Fprintf(t, "failed\t%s\n", strings.ReplaceAll(s.Failure, "\n", "\n\t"))
+	}
 	t.Flush()
+	printWarnings(w, s.Warnings)
 	printAccount(w, s)
 	if s.Verdict != nil {
 		printVerdict(w, *s.Verdict)
 	}
 	switch s.Phase {
 	case local.Proven:
-		fmt.Fprintf(w, "next: hindcast promote %s\n", s.Run)
+		fmt.Fprintf(w, "next: %s\n", a.command("promote", s.Run))
 	case local.Promoted:
-		fmt.Fprintf(w, "to undo: hindcast rollback %s\n", s.Run)
+		fmt.Fprintf(w, "to undo: %s\n", a.command("rollback", s.Run))
 	case local.RolledBack:
-		fmt.Fprintf(w, "to serve it again: hindcast promote %s\n", s.Run)
+		fmt.Fprintf(w, "to serve it again: %s\n", a.command("promote", s.Run))
 	case local.Planning, local.Capturing, local.Computing, local.Validating:
 		if !s.Running {
-			fmt.Fprintf(w, "next: hindcast resume %s\n", s.Run)
+			fmt.Fprintf(w, "next: %s\n", a.command("resume", s.Run))
 		}
 	case local.Quarantined, local.Aborted:
-		fmt.Fprintf(w, "it cannot be promoted; correct the cause and start a new run: hindcast run %s\n", s.Job)
+		fmt.Fprintf(w, "it cannot be promoted; correct the cause and start a new run: %s\n", a.command(again(s)...))
 	}
+}
+
+// again are the arguments of a new run for the same.
+func again(s local.Status) []string {
+	args := []string{"run", s.Job}
+	if from, to, ok := strings.Cut(s.Window, "/"); ok {
+		args = append(args, "--from", from, "--to", to)
+	}
+	return args
 }
 
 // printAccount shows what became of the read range, a line a table and origin; --json has it by topic partition.

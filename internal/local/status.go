@@ -32,27 +32,31 @@ const (
 
 // Status is what there is to know of a run.
 type Status struct {
-	Run     string          `json:"run"`
-	Job     string          `json:"job"`
-	Phase   Phase           `json:"phase"`
-	Running bool            `json:"running"` // by a process of this machine
-	Window  string          `json:"window"`  // empty: the whole log
-	By      string          `json:"by"`
-	At      time.Time       `json:"at"`
-	Why     string          `json:"why,omitempty"`
-	Plan    string          `json:"plan,omitempty"` // digest
-	Shards  int             `json:"shards"`
-	Done    int             `json:"done"`
-	Version int64           `json:"version,omitempty"` // that the run's last promotion or rollback made
-	Verdict *check.Verdict  `json:"verdict,omitempty"`
-	Account []check.Account `json:"account,omitempty"`
+	Run     string    `json:"run"`
+	Job     string    `json:"job"`
+	Phase   Phase     `json:"phase"`
+	Running bool      `json:"running"` // by a process of this machine
+	Window  string    `json:"window"`  // empty: the whole log
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
+	Why     string    `json:"why,omitempty"`
+	Plan    string    `json:"plan,omitempty"` // digest
+	Shards  int       `json:"shards"`
+	Done    int       `json:"done"`
+	Version int64     `json:"version,omitempty"` // that the run's last promotion or rollback made
+	// Failure is why the run stopped, where something failed. It is empty while the run goes on.
+	Failure string `json:"failure,omitempty"`
+	// Warnings are the plan's: what was decided, as to accept a gap, and what is not proven.
+	Warnings []string        `json:"warnings,omitempty"`
+	Verdict  *check.Verdict  `json:"verdict,omitempty"`
+	Account  []check.Account `json:"account,omitempty"`
 	// Decision is what was decided about it, by whom and when.
 	Decision *serve.Decision `json:"decision,omitempty"`
 }
 
 // Runs lists the workspace's runs, oldest first.
 func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
-	var out []Status
+	out := []Status{}
 	for after := ""; ; {
 		page, err := w.Env.Workspace.List(ctx, "runs/", after, 1)
 		if err != nil {
@@ -90,7 +94,7 @@ func (w *Workspace) Status(ctx context.Context, run string) (Status, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Plan, s.Shards, s.Done = progress.Plan, progress.Shards, progress.Done
+	s.Plan, s.Shards, s.Done, s.Warnings = progress.Plan, progress.Shards, progress.Done, progress.Warnings
 	switch {
 	case s.Shards > 0 && s.Done == s.Shards:
 		s.Phase = Validating
@@ -120,7 +124,13 @@ func (w *Workspace) Status(ctx context.Context, run string) (Status, error) {
 		return s, nil
 	}
 	commit, err := w.lastCommit(ctx, r)
-	if err != nil || commit == nil {
+	if err != nil {
+		return s, err
+	}
+	if commit == nil {
+		if !s.Running && s.Phase != Quarantined {
+			s.Failure, err = w.failure(run)
+		}
 		return s, err
 	}
 	s.Version, s.Phase = commit.Generation, Promoted

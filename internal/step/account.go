@@ -95,7 +95,8 @@ func (e *Env) Accounts(ctx context.Context, run string) ([]check.Account, error)
 
 // Progress is how far a run has come.
 type Progress struct {
-	Plan         string // digest; empty before there is one
+	Plan         string   // digest; empty before there is one
+	Warnings     []string // the plan's
 	Shards, Done int
 }
 
@@ -109,7 +110,7 @@ func (e *Env) Done(ctx context.Context, run string) (Progress, error) {
 	if err != nil {
 		return pr, err
 	}
-	pr.Plan = p.Digest
+	pr.Plan, pr.Warnings = p.Digest, p.Plan.Warnings
 	var c cut
 	if err := readJSON(ctx, e.runStore(run), cutKey, &c); err != nil {
 		if errors.Is(err, blob.ErrNotFound) {

@@ -81,13 +81,16 @@ type Summary struct {
 	Digest   string       `json:"digest"`
 	Base     *table.Ref   `json:"base"`
 	Warnings []string     `json:"warnings,omitempty"`
+	Ignored  int          `json:"ignored"` // objects among the segments that are none by their names, as _SUCCESS
 	plan.Summary
 }
 
 // Summary adds a plan up.
 func (p Planned) Summary() (Summary, error) {
 	s, err := p.Plan.Summary()
-	return Summary{Job: p.Plan.Spec.Job, Window: p.Plan.Window, Digest: p.Digest, Base: p.Base, Warnings: p.Plan.Warnings, Summary: s}, err
+	return Summary{
+		Job: p.Plan.Spec.Job, Window: p.Plan.Window, Digest: p.Digest, Base: p.Base, Warnings: p.Plan.Warnings, Ignored: p.Plan.Ignored, Summary: s,
+	}, err
 }
 
 // Planned reads a run's plan.

@@ -122,7 +122,7 @@ func (s *Snapshot) Files(name string) ([]Served, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Served
+	out := []Served{}
 	for _, p := range t.Order() {
 		for _, f := range t.Partitions[p].Files {
 			out = append(out, Served{Partition: p, File: f})
