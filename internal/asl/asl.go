@@ -186,4 +186,5 @@ type Engine struct {
 	observing sync.Mutex
 	memory    memoryHistories
 	tokens    tokenTable
+	mapRuns   mapRunTable
 }

@@ -105,7 +105,7 @@ func runCase(t *testing.T, c *conformanceCase) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Clock = &offsetClock{start.Sub(time.Now())}
+		e.Clock = &offsetClock{time.Until(start)}
 	}
 	result, err := e.Start(t.Context(), m, "case", c.Input)
 	if err != nil {

@@ -81,17 +81,10 @@ func (x *execution) resume(ctx context.Context, m *Machine) (Result, error) {
 
 // outcome returns the result that an execution's last event tells.
 func outcome(ev Event) (Result, bool) {
-	switch ev.Type {
-	case ExecutionSucceeded:
-		return Result{Status: Succeeded, Output: ev.Output}, true
-	case ExecutionFailed:
-		return Result{Status: Failed, Error: ev.Error, Cause: ev.Cause}, true
-	case ExecutionTimedOut:
-		return Result{Status: TimedOut, Error: ev.Error, Cause: ev.Cause}, true
-	case ExecutionAborted:
-		return Result{Status: Aborted, Error: ev.Error, Cause: ev.Cause}, true
-	}
-	return Result{}, false
+	status := map[EventType]Status{
+		ExecutionSucceeded: Succeeded, ExecutionFailed: Failed, ExecutionTimedOut: TimedOut, ExecutionAborted: Aborted,
+	}[ev.Type]
+	return Result{Status: status, Output: ev.Output, Error: ev.Error, Cause: ev.Cause}, status != ""
 }
 
 // run runs the execution, from where its past ends, to its end.
@@ -168,8 +161,10 @@ func (x *execution) append(ev Event) (Event, error) {
 	note := ev.Type == NoteRetry || ev.Type == NoteBranchFailed
 	if !note {
 		if x.lastID+1 >= MaxEvents && !ev.Type.terminal() {
-			return ev, &Error{Name: errRuntime,
-				Cause: fmt.Sprintf("The execution reached the maximum number of history events (%d).", MaxEvents)}
+			return ev, &Error{
+				Name:  errRuntime,
+				Cause: fmt.Sprintf("The execution reached the maximum number of history events (%d).", MaxEvents),
+			}
 		}
 		x.lastID++
 		ev.ID = x.lastID

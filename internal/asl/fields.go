@@ -269,7 +269,8 @@ type resultPath struct {
 	at      *expr.Reference // nil: "$", the output is the result
 }
 
-func (f *fields) resultPath(name string) resultPath {
+func (f *fields) resultPath() resultPath {
+	const name = "ResultPath"
 	v, ok := f.get(name)
 	if !ok {
 		return resultPath{}

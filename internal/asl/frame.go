@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"hindcast/internal/asl/expr"
@@ -94,7 +95,7 @@ func (f *frame) context() any {
 	execution := map[string]any{
 		"Id":           x.arn,
 		"Input":        x.input,
-		"Name":         x.arn[lastColon(x.arn)+1:],
+		"Name":         nameOf(x.arn),
 		"RoleArn":      "arn:aws:iam::000000000000:role/" + x.machine.Name,
 		"StartTime":    stamp(x.started),
 		"RedriveCount": expr.Number(0),
@@ -106,7 +107,7 @@ func (f *frame) context() any {
 	object := map[string]any{
 		"Execution":    execution,
 		"State":        st,
-		"StateMachine": map[string]any{"Id": x.machineARN, "Name": x.machineARN[lastColon(x.machineARN)+1:]},
+		"StateMachine": map[string]any{"Id": x.machineARN, "Name": nameOf(x.machineARN)},
 	}
 	if f.item != nil {
 		object["Map"] = f.item
@@ -117,12 +118,8 @@ func (f *frame) context() any {
 	return object
 }
 
-func lastColon(s string) int {
-	i := len(s) - 1
-	for ; i >= 0 && s[i] != ':'; i-- {
-	}
-	return i
-}
+// nameOf returns the last part of an ARN.
+func nameOf(arn string) string { return arn[strings.LastIndexByte(arn, ':')+1:] }
 
 // stamp writes a time as the context object and result files have it.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -53,12 +53,12 @@ func loadItemReader(f *fields) *itemReader {
 	}
 	out.parameters = r.template("Parameters")
 	checkParameters(r, out.parameters, allowed, allowed[:len(allowed)-btoi(out.list)])
-	config, given := r.object("ReaderConfig")
-	if given {
+	config, ok := r.object("ReaderConfig")
+	if ok {
 		out.loadConfig(config)
 		config.done()
 	}
-	if !out.list && out.inputType == "" && !(given && config.has("InputType")) {
+	if !out.list && (!ok || !config.has("InputType")) {
 		r.problem("ReaderConfig/InputType", "is missing: CSV, JSON or JSONL")
 	}
 	r.done()
@@ -256,7 +256,7 @@ func follow(v any, pointer string) (any, error) {
 	if pointer == "" {
 		return v, nil
 	}
-	for _, name := range strings.Split(pointer[1:], "/") {
+	for name := range strings.SplitSeq(pointer[1:], "/") {
 		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
 		object, ok := v.(map[string]any)
 		if !ok {

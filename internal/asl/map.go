@@ -17,7 +17,6 @@ type mapState struct {
 	processor   *scope
 	distributed bool
 	itemsPath   *expr.Path
-	itemsName   string
 	selector    *expr.Template // ItemSelector
 	concurrency amount
 	result      *expr.Template // ResultSelector
@@ -52,11 +51,13 @@ func loadMap(c common, f *fields) state {
 	}
 	st.concurrency = f.whole("MaxConcurrency", 0, maxSeconds)
 	st.result = f.template("ResultSelector")
-	st.resultPath = f.resultPath("ResultPath")
+	st.resultPath = f.resultPath()
 	st.policy = loadPolicy(f)
 	if !st.distributed {
-		for _, name := range []string{"ItemReader", "ItemBatcher", "ResultWriter", "Label", "ToleratedFailureCount",
-			"ToleratedFailureCountPath", "ToleratedFailurePercentage", "ToleratedFailurePercentagePath"} {
+		for _, name := range []string{
+			"ItemReader", "ItemBatcher", "ResultWriter", "Label", "ToleratedFailureCount",
+			"ToleratedFailureCountPath", "ToleratedFailurePercentage", "ToleratedFailurePercentagePath",
+		} {
 			if _, ok := f.get(name); ok {
 				f.problem(name, "needs ItemProcessor.ProcessorConfig.Mode DISTRIBUTED")
 			}

@@ -26,13 +26,26 @@ type mapRun struct {
 	mu            sync.Mutex
 	change        sync.Cond
 	limit         int
-	count         int64   // tolerated failures
-	percent       float64 // tolerated failures
-	total         int     // items
-	failed        int     // items of failed children
+	tolerance     tolerance
+	failed        int // items of failed children
 	counts        MapCounts
-	exceeded      bool
+	exceeded      bool                    // more failed than are tolerated; that is for good
+	stop          context.CancelCauseFunc // ends the children
 	interruptedBy error
+}
+
+// tolerance is how many failed items are tolerated; nil limits are not given.
+type tolerance struct {
+	count   *int64
+	percent *float64
+}
+
+// exceededBy reports whether so many failures of so many items are too many. Either limit
+// is enough; without any, none is tolerated.
+func (t *tolerance) exceededBy(failed, total int) bool {
+	return t.count != nil && int64(failed) > *t.count ||
+		t.percent != nil && float64(failed)*100 > *t.percent*float64(total) ||
+		t.count == nil && t.percent == nil && failed > 0
 }
 
 // child is a child execution: what became of it.
@@ -90,13 +103,17 @@ func (st *mapState) runDistributed(
 
 // settings evaluates what the definition leaves to the input.
 func (r *mapRun) settings(input any) (maxItems int64, b *batches, err error) {
-	if r.count, _, err = r.whole(&r.st.toleratedCount, input); err != nil {
+	count, given, err := r.whole(&r.st.toleratedCount, input)
+	if err != nil {
 		return 0, nil, err
 	}
-	if r.count < 0 {
+	if count < 0 {
 		return 0, nil, r.runtime("ToleratedFailureCount cannot be negative.")
 	}
-	if r.percent, err = r.tolerated(input); err != nil {
+	if given {
+		r.tolerance.count = &count
+	}
+	if r.tolerance.percent, err = r.percent(input); err != nil {
 		return 0, nil, err
 	}
 	if r.st.reader != nil {
@@ -108,14 +125,18 @@ func (r *mapRun) settings(input any) (maxItems int64, b *batches, err error) {
 	return maxItems, b, err
 }
 
-func (r *mapRun) tolerated(input any) (float64, error) {
+// percent evaluates ToleratedFailurePercentage; nil if the definition does not have it.
+func (r *mapRun) percent(input any) (*float64, error) {
 	a := &r.st.toleratedPercent
-	if a.path == nil {
-		return a.value, nil
+	switch {
+	case a.set:
+		return &a.value, nil
+	case a.path == nil:
+		return nil, nil
 	}
 	v, err := r.eval(a.path, a.name+"Path", input)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	n, ok := v.(json.Number)
 	if s, isText := v.(string); isText {
@@ -124,12 +145,12 @@ func (r *mapRun) tolerated(input any) (float64, error) {
 	percent, err := n.Float64()
 	if !ok || err != nil {
 		text, _ := expr.Encode(v)
-		return 0, r.runtime("The %sPath field refers to value \"%s\" which is not a valid float: %s", a.name, text, a.path)
+		return nil, r.runtime("The %sPath field refers to value \"%s\" which is not a valid float: %s", a.name, text, a.path)
 	}
 	if percent < 0 || percent > 100 {
-		return 0, r.runtime("%s must be between 0 and 100.", a.name)
+		return nil, r.runtime("%s must be between 0 and 100.", a.name)
 	}
-	return percent, nil
+	return &percent, nil
 }
 
 // run reads the items, runs a child execution for each input that has not had one, and
@@ -143,7 +164,7 @@ func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64
 	if r.inputs, err = r.st.encodeItems(r.frame, input, items); err != nil {
 		return nil, err
 	}
-	r.total = len(items)
+	r.counts.Items = len(items)
 	if b != nil {
 		r.inputs, r.sizes = b.gather(r.inputs)
 	}
@@ -201,7 +222,7 @@ func (r *mapRun) open(ctx context.Context) (context.Context, error) {
 		}
 	}
 	r.rec, ctx = newRecorder(ctx, history)
-	r.counts = MapCounts{Total: len(r.children), Items: r.total}
+	r.counts.Total = len(r.children)
 	for i := range r.children {
 		c := &r.children[i]
 		if c.past != nil {
@@ -253,31 +274,16 @@ func (r *mapRun) size(i int) int {
 
 // tally counts a child execution that has ended, and decides whether too many have failed.
 func (r *mapRun) tally(i int) {
-	switch r.children[i].result.Status {
-	case Succeeded:
+	switch status := r.children[i].result.Status; {
+	case status == Succeeded:
 		r.counts.Succeeded++
-	case Aborted:
+	case status == Aborted:
 		r.counts.Aborted++
-	case Failed, TimedOut:
+	case status != "":
 		r.counts.Failed++
 		r.failed += r.size(i)
 	}
-	r.judge()
-}
-
-// judge decides whether more have failed than are tolerated. Either limit is enough, but
-// one that is not given does not count beside one that is.
-func (r *mapRun) judge() {
-	byCount := int64(r.failed) > r.count
-	byPercent := float64(r.failed)*100 > r.percent*float64(r.total)
-	switch count, percent := r.st.toleratedCount.given(), r.st.toleratedPercent.given(); {
-	case count && !percent:
-		r.exceeded = byCount
-	case percent && !count:
-		r.exceeded = byPercent
-	default:
-		r.exceeded = byCount || byPercent
-	}
+	r.exceeded = r.exceeded || r.tolerance.exceededBy(r.failed, r.counts.Items)
 }
 
 // dispatch runs the child executions that have not ended, in order, as many at once as the
@@ -285,7 +291,10 @@ func (r *mapRun) judge() {
 func (r *mapRun) dispatch(ctx context.Context) error {
 	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { // wakes the loop below
+	r.stop = stop
+	r.x.engine.mapRuns.add(r)
+	defer r.x.engine.mapRuns.remove(r)
+	defer context.AfterFunc(inner, func() { // wakes the loop below
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.change.Broadcast()
@@ -309,7 +318,7 @@ func (r *mapRun) dispatch(ctx context.Context) error {
 		}
 		r.counts.Running++
 		r.counts.Pending--
-		wg.Go(func() { r.runChild(inner, stop, i) })
+		wg.Go(func() { r.runChild(inner, i) })
 	}
 	r.mu.Unlock()
 	wg.Wait()
@@ -322,7 +331,7 @@ func (r *mapRun) dispatch(ctx context.Context) error {
 	return nil
 }
 
-func (r *mapRun) runChild(ctx context.Context, stop context.CancelCauseFunc, i int) {
+func (r *mapRun) runChild(ctx context.Context, i int) {
 	c := &r.children[i]
 	x := c.past
 	if x == nil {
@@ -337,11 +346,11 @@ func (r *mapRun) runChild(ctx context.Context, stop context.CancelCauseFunc, i i
 		c.result, c.start, c.stop = result, x.started, x.lastTime
 		r.tally(i)
 		if r.exceeded {
-			stop(errAbandoned)
+			r.stop(errAbandoned)
 		}
 	case r.interruptedBy == nil:
 		r.interruptedBy = err
-		stop(err)
+		r.stop(err)
 	}
 	r.change.Broadcast()
 	r.mu.Unlock()

@@ -31,7 +31,7 @@ func loadParallel(c common, f *fields) state {
 	}
 	st.parameters = f.template("Parameters")
 	st.selector = f.template("ResultSelector")
-	st.resultPath = f.resultPath("ResultPath")
+	st.resultPath = f.resultPath()
 	st.policy = loadPolicy(f)
 	return st
 }

@@ -19,7 +19,7 @@ func loadPass(c common, f *fields) state {
 	st := &passState{common: c}
 	st.parameters = f.template("Parameters")
 	st.result, st.hasResult = f.get("Result")
-	st.resultPath = f.resultPath("ResultPath")
+	st.resultPath = f.resultPath()
 	return st
 }
 

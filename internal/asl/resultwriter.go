@@ -83,15 +83,15 @@ func (r *mapRun) record(i int) childRecord {
 		ExecutionArn: x.arn, Input: string(r.inputs[i]), InputDetails: included{true}, Name: c.name,
 		StateMachineArn: x.machineARN, Status: string(c.result.Status), RedriveStatus: "NOT_REDRIVABLE",
 	}
-	switch c.result.Status {
-	case "":
+	if c.result.Status == "" {
 		out.Status = "PENDING"
 		return out
-	case Succeeded:
+	}
+	if c.result.Status == Succeeded {
 		text := string(c.result.Output)
 		out.Output, out.OutputDetails = &text, &included{true}
 		out.RedriveReason = "Execution is SUCCEEDED and cannot be redriven"
-	default:
+	} else {
 		out.Error, out.Cause = c.result.Error, c.result.Cause
 		out.RedriveStatus = "REDRIVABLE_BY_MAP_RUN"
 	}

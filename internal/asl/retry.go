@@ -63,7 +63,7 @@ func loadPolicy(f *fields) policy {
 	for i, c := range catches {
 		t := catcher{errors: loadErrors(c, i == len(catches)-1)}
 		t.next, _ = c.required("Next")
-		t.result = c.resultPath("ResultPath")
+		t.result = c.resultPath()
 		t.assign = c.assign()
 		c.done()
 		p.catch = append(p.catch, t)

@@ -55,7 +55,7 @@ func loadTask(c common, f *fields) state {
 		st.checkInvoke(f)
 	}
 	st.selector = f.template("ResultSelector")
-	st.resultPath = f.resultPath("ResultPath")
+	st.resultPath = f.resultPath()
 	st.timeout = f.whole("TimeoutSeconds", 1, maxSeconds)
 	st.heartbeat = f.whole("HeartbeatSeconds", 1, maxSeconds)
 	if st.timeout.set && st.heartbeat.set && st.heartbeat.value >= st.timeout.value {
@@ -138,27 +138,27 @@ func (st *taskState) try(ctx context.Context, f *frame, n int, input any) (any, 
 	if _, err := f.emit(Event{Type: w.started, State: f.state.name}); err != nil {
 		return nil, err
 	}
-	submitted := false
-	for {
-		old := f.peek()
-		switch old {
-		case TaskSubmitted, w.succeeded, w.failed, w.timedOut:
-			ev, err := f.emit(Event{Type: old, State: f.state.name})
-			if err != nil {
-				return nil, err
-			}
-			switch old {
-			case TaskSubmitted:
-				submitted = true
-				continue
-			case w.succeeded:
-				return expr.Decode(ev.Output)
-			}
-			return nil, &Error{ev.Error, ev.Cause}
+	submitted := f.peek() == TaskSubmitted
+	if submitted {
+		if _, err := f.emit(Event{Type: TaskSubmitted, State: f.state.name}); err != nil {
+			return nil, err
 		}
-		output, err := st.call(ctx, f, ev, submitted)
-		return st.answered(f, w, output, err)
 	}
+	if old := f.peek(); old != "" {
+		if old != w.succeeded && old != w.failed && old != w.timedOut {
+			old = w.succeeded // which emit will refuse, naming what is there
+		}
+		answer, err := f.emit(Event{Type: old, State: f.state.name})
+		switch {
+		case err != nil:
+			return nil, err
+		case old == w.succeeded:
+			return expr.Decode(answer.Output)
+		}
+		return nil, &Error{answer.Error, answer.Cause}
+	}
+	output, err := st.call(ctx, f, ev, submitted)
+	return st.answered(f, w, output, err)
 }
 
 // schedule fills in the event that an attempt begins with.

@@ -26,26 +26,26 @@ type probe struct {
 	calls  []TaskRequest
 }
 
-func newProbe(run func(p *probe, ctx context.Context, req TaskRequest) (json.RawMessage, error)) *probe {
+func newProbe(run func(ctx context.Context, p *probe, req TaskRequest) (json.RawMessage, error)) *probe {
 	p := &probe{}
-	p.Engine.Observe = func(ev Event) {
+	p.Observe = func(ev Event) {
 		if ev.Note() {
 			p.notes = append(p.notes, ev)
 		} else {
 			p.events = append(p.events, ev)
 		}
 	}
-	p.Engine.Tasks = TaskFunc(func(ctx context.Context, req TaskRequest) (json.RawMessage, error) {
+	p.Tasks = TaskFunc(func(ctx context.Context, req TaskRequest) (json.RawMessage, error) {
 		p.mu.Lock()
 		p.calls = append(p.calls, req)
 		p.mu.Unlock()
-		return run(p, ctx, req)
+		return run(ctx, p, req)
 	})
-	p.Engine.Objects = &memObjects{objects: map[[2]string][]byte{}}
+	p.Objects = &memObjects{objects: map[[2]string][]byte{}}
 	return p
 }
 
-func echo(_ *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
+func echo(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 	return req.Payload, nil
 }
 
@@ -60,7 +60,7 @@ func (p *probe) start(t *testing.T, definition, input string) Result {
 
 func (p *probe) objects(bucket string) map[string]string {
 	out := map[string]string{}
-	m, _ := p.Engine.Objects.(*memObjects)
+	m, _ := p.Objects.(*memObjects)
 	for id, body := range m.objects {
 		if id[0] == bucket {
 			out[id[1]] = string(body)
@@ -91,9 +91,9 @@ func wantResult(t *testing.T, got Result, status Status, want string) {
 }
 
 // mapOf is a distributed Map over the input's items that runs one Task.
-func mapOf(members, retry string) string {
+func mapOf(members string) string {
 	return `{"StartAt":"M","States":{"M":{"Type":"Map","End":true,` + members + `"ItemProcessor":{"ProcessorConfig":{"Mode":"DISTRIBUTED","ExecutionType":"STANDARD"},
-	"StartAt":"T","States":{"T":{"Type":"Task","Resource":"arn:aws:lambda:local:0:function:f"` + retry + `,"End":true}}}}}}`
+	"StartAt":"T","States":{"T":{"Type":"Task","Resource":"arn:aws:lambda:local:0:function:f","End":true}}}}}}`
 }
 
 // dg/input-output-itemreader: JSON Lines, CSV with another delimiter, ItemsPointer, MaxItems.
@@ -110,8 +110,8 @@ func TestItemReaders(t *testing.T) {
 		{`"InputType":"CSV","CSVHeaderLocation":"GIVEN","CSVHeaders":["k"],"CSVDelimiter":"TAB"`, "1\t2\n", `[{"k":"1"}]`},
 	} {
 		p := newProbe(echo)
-		_ = p.Engine.Objects.Put(t.Context(), "b", "k", []byte(c.body))
-		got := p.start(t, mapOf(`"ItemReader":{"Resource":"arn:aws:states:::s3:getObject","Parameters":{"Bucket":"b","Key.$":"$.key"},"ReaderConfig":{`+c.config+`}},`, ""), `{"key":"k"}`)
+		_ = p.Objects.Put(t.Context(), "b", "k", []byte(c.body))
+		got := p.start(t, mapOf(`"ItemReader":{"Resource":"arn:aws:states:::s3:getObject","Parameters":{"Bucket":"b","Key.$":"$.key"},"ReaderConfig":{`+c.config+`}},`), `{"key":"k"}`)
 		if reason, fails := strings.CutPrefix(c.want, "!"); fails {
 			wantResult(t, got, Failed, errItemReader)
 			if !strings.Contains(got.Cause, reason) || !strings.Contains(got.Cause, "s3://b/k") {
@@ -122,7 +122,7 @@ func TestItemReaders(t *testing.T) {
 		wantResult(t, got, Succeeded, c.want)
 	}
 	p := newProbe(echo)
-	got := p.start(t, mapOf(`"ItemReader":{"Resource":"arn:aws:states:::s3:getObject","Parameters":{"Bucket":"b","Key":"none"},"ReaderConfig":{"InputType":"JSON"}},`, ""), `{}`)
+	got := p.start(t, mapOf(`"ItemReader":{"Resource":"arn:aws:states:::s3:getObject","Parameters":{"Bucket":"b","Key":"none"},"ReaderConfig":{"InputType":"JSON"}},`), `{}`)
 	wantResult(t, got, Failed, errItemReader)
 	if want := "ExecutionStarted MapStateEntered MapStateStarted MapRunStarted MapRunFailed MapStateFailed ExecutionFailed"; p.types(false) != want {
 		t.Errorf("events %s", p.types(false))
@@ -138,27 +138,25 @@ func TestItemBatcher(t *testing.T) {
 		{`"MaxInputBytesPerBatch":20`, `[{"Items":[1,22,333]},{"Items":[4444]},{"Items":[55555]}]`},
 		{`"MaxItemsPerBatchPath":"$.n","BatchInput":{"run.$":"$.run","k":[1]}`, `[{"BatchInput":{"k":[1],"run":"r"},"Items":[1,22,333]},{"BatchInput":{"k":[1],"run":"r"},"Items":[4444,55555]}]`},
 	} {
-		got := newProbe(echo).start(t, mapOf(`"ItemsPath":"$.items","ItemBatcher":{`+c.batcher+`},`, ""), `{"items":[1,22,333,4444,55555],"n":3,"run":"r"}`)
+		got := newProbe(echo).start(t, mapOf(`"ItemsPath":"$.items","ItemBatcher":{`+c.batcher+`},`), `{"items":[1,22,333,4444,55555],"n":3,"run":"r"}`)
 		wantResult(t, got, Succeeded, c.want)
 	}
-	got := newProbe(echo).start(t, mapOf(`"ItemsPath":"$.items","ItemBatcher":{"MaxItemsPerBatchPath":"$.n"},`, ""), `{"items":[1],"n":0}`)
+	got := newProbe(echo).start(t, mapOf(`"ItemsPath":"$.items","ItemBatcher":{"MaxItemsPerBatchPath":"$.n"},`), `{"items":[1],"n":0}`)
 	wantResult(t, got, Failed, errRuntime)
 }
 
 // dg/input-output-resultwriter: the layout, the transformations, what failed and what did not run.
 func TestResultWriter(t *testing.T) {
-	run := func(_ *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
-		switch s := string(req.Payload); {
-		case s == "3":
+	run := func(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
+		if string(req.Payload) == "3" {
 			return nil, &Error{"Bad", "three"}
-		default:
-			return json.RawMessage(fmt.Sprintf("[%s,%s]", s, s)), nil
 		}
+		return fmt.Appendf(nil, "[%s,%s]", req.Payload, req.Payload), nil
 	}
 	for transformation, want := range map[string]string{"COMPACT": "[[1,1],[2,2],[4,4]]", "FLATTEN": "[1,1,2,2,4,4]"} {
 		p := newProbe(run)
 		got := p.start(t, mapOf(`"MaxConcurrency":1,"ToleratedFailureCount":1,"ResultWriter":{"Resource":"arn:aws:states:::s3:putObject","Parameters":{"Bucket":"b","Prefix.$":"$[4]"},
-			"WriterConfig":{"Transformation":"`+transformation+`"}},"ItemsPath":"$[0:4]",`, ""), `[1,2,3,4,"out/"]`)
+			"WriterConfig":{"Transformation":"`+transformation+`"}},"ItemsPath":"$[0:4]",`), `[1,2,3,4,"out/"]`)
 		var out struct {
 			MapRunArn           string
 			ResultWriterDetails struct{ Bucket, Key string }
@@ -190,7 +188,7 @@ func TestResultWriter(t *testing.T) {
 	}
 	// Too many fail: what did not run is pending, and all is written nevertheless.
 	p := newProbe(run)
-	got := p.start(t, mapOf(`"MaxConcurrency":1,"ResultWriter":{"Resource":"arn:aws:states:::s3:putObject","Parameters":{"Bucket":"b"}},`, ""), `[1,3,2,4]`)
+	got := p.start(t, mapOf(`"MaxConcurrency":1,"ResultWriter":{"Resource":"arn:aws:states:::s3:putObject","Parameters":{"Bucket":"b"}},`), `[1,3,2,4]`)
 	wantResult(t, got, Failed, errTolerance)
 	var pending []childRecord
 	for key, body := range p.objects("b") {
@@ -205,7 +203,7 @@ func TestResultWriter(t *testing.T) {
 	}
 	// Only WriterConfig: the state's output is formed, nothing is written.
 	p = newProbe(run)
-	got = p.start(t, mapOf(`"ResultWriter":{"WriterConfig":{"Transformation":"FLATTEN"}},`, ""), `[1,2]`)
+	got = p.start(t, mapOf(`"ResultWriter":{"WriterConfig":{"Transformation":"FLATTEN"}},`), `[1,2]`)
 	wantResult(t, got, Succeeded, "[1,1,2,2]")
 	if len(p.objects("b")) != 0 {
 		t.Error("something was written")
@@ -214,7 +212,7 @@ func TestResultWriter(t *testing.T) {
 
 // dg/state-map-distributed, "Tolerated failure threshold": counted in items; either limit.
 func TestTolerance(t *testing.T) {
-	run := func(_ *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
+	run := func(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 		if strings.Contains(string(req.Payload), "true") {
 			return nil, &Error{"Bad", ""}
 		}
@@ -234,7 +232,7 @@ func TestTolerance(t *testing.T) {
 		{`"ToleratedFailureCount":1,"ItemBatcher":{"MaxItemsPerBatch":2},`, `[true,false]`, false},
 		{`"ToleratedFailureCount":2,"ItemBatcher":{"MaxItemsPerBatch":2},`, `[true,false]`, true},
 	} {
-		got := newProbe(run).start(t, mapOf(c.members, ""), c.input)
+		got := newProbe(run).start(t, mapOf(c.members), c.input)
 		if (got.Status == Succeeded) != c.ok || !c.ok && got.Error != errTolerance {
 			t.Errorf("%s %s: %+v", c.members, c.input, got)
 		}
@@ -259,18 +257,18 @@ func TestTaskTokens(t *testing.T) {
 		}, Failed, "Rejected", 20 * time.Second},
 		"silence": {func(*probe, string) error { return nil }, Failed, errHeartbeat, 30 * time.Second},
 		"heartbeats": {func(p *probe, token string) error {
-			for range 20 {
+			for range 4 { // until 80 s, in time each
 				if err := p.SendTaskHeartbeat(context.Background(), token); err != nil {
-					return nil // the task has timed out
+					return err
 				}
 				time.Sleep(20 * time.Second)
 			}
-			return errors.New("the task never timed out")
+			return nil
 		}, Failed, errTimeout, 100 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var wg sync.WaitGroup
-			p := newProbe(func(p *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
+			p := newProbe(func(_ context.Context, p *probe, req TaskRequest) (json.RawMessage, error) {
 				if string(req.Payload) != fmt.Sprintf(`{"token":%q}`, req.Token) {
 					t.Errorf("payload %s, token %s", req.Payload, req.Token)
 				}
@@ -348,7 +346,7 @@ func TestRetries(t *testing.T) {
 		start := time.Now()
 		var at []int
 		answers := []string{"A", "B", "A", "A", "B", "C", ""}
-		p := newProbe(func(_ *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
+		p := newProbe(func(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 			at = append(at, int(time.Since(start).Seconds()))
 			if req.Attempt+1 != len(at) {
 				t.Errorf("attempt %d is numbered %d", len(at), req.Attempt)
@@ -370,7 +368,7 @@ func TestRetries(t *testing.T) {
 		delays := map[time.Duration]bool{}
 		for seed := range uint64(20) {
 			start := time.Now()
-			p := newProbe(func(_ *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
+			p := newProbe(func(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 				if req.Attempt == 0 {
 					return nil, errors.New("x")
 				}
@@ -398,11 +396,21 @@ func TestErrorMatching(t *testing.T) {
 		task  bool
 		want  bool
 	}{
-		{"X", "X", true, true}, {"X", "Y", true, false},
-		{errAll, "X", true, true}, {errAll, errTimeout, true, true}, {errAll, errRuntime, true, false}, {errRuntime, errRuntime, true, false},
-		{errAll, errDataLimit, false, false}, {errDataLimit, errDataLimit, false, true}, {errAll, errDataLimit, true, true},
-		{errTaskFailed, "X", true, true}, {errTaskFailed, errTimeout, true, false}, {errTaskFailed, "X", false, false},
-		{errTimeout, errTimeout, true, true}, {errTimeout, errHeartbeat, true, true}, {errHeartbeat, errTimeout, true, false},
+		{"X", "X", true, true},
+		{"X", "Y", true, false},
+		{errAll, "X", true, true},
+		{errAll, errTimeout, true, true},
+		{errAll, errRuntime, true, false},
+		{errRuntime, errRuntime, true, false},
+		{errAll, errDataLimit, false, false},
+		{errDataLimit, errDataLimit, false, true},
+		{errAll, errDataLimit, true, true},
+		{errTaskFailed, "X", true, true},
+		{errTaskFailed, errTimeout, true, false},
+		{errTaskFailed, "X", false, false},
+		{errTimeout, errTimeout, true, true},
+		{errTimeout, errHeartbeat, true, true},
+		{errHeartbeat, errTimeout, true, false},
 	} {
 		if got := matches([]string{c.names}, &Error{Name: c.name}, c.task); got != c.want {
 			t.Errorf("%s matches %s (task %v): %v", c.names, c.name, c.task, got)
@@ -413,8 +421,8 @@ func TestErrorMatching(t *testing.T) {
 // dg/service-quotas: 256 KiB for a payload, 25,000 events in a history.
 func TestLimits(t *testing.T) {
 	big := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("é", (n-2)/2) + `"`) }
-	answer := func(b json.RawMessage) func(*probe, context.Context, TaskRequest) (json.RawMessage, error) {
-		return func(*probe, context.Context, TaskRequest) (json.RawMessage, error) { return b, nil }
+	answer := func(b json.RawMessage) func(context.Context, *probe, TaskRequest) (json.RawMessage, error) {
+		return func(context.Context, *probe, TaskRequest) (json.RawMessage, error) { return b, nil }
 	}
 	got := newProbe(answer(big(MaxPayload))).start(t, task(""), `{}`)
 	if got.Status != Succeeded || len(got.Output) != MaxPayload {
@@ -440,7 +448,7 @@ func TestLimits(t *testing.T) {
 
 func TestExecutionTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProbe(func(_ *probe, ctx context.Context, _ TaskRequest) (json.RawMessage, error) {
+		p := newProbe(func(ctx context.Context, _ *probe, _ TaskRequest) (json.RawMessage, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -462,7 +470,7 @@ func TestInterruption(t *testing.T) {
 		m := mustParse(t, definition)
 		start := time.Now()
 		var called []time.Duration
-		p := newProbe(func(_ *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
+		p := newProbe(func(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 			called = append(called, time.Since(start))
 			if req.Attempt == 0 {
 				return nil, &Error{Name: "Once"}
@@ -529,7 +537,7 @@ func TestConcurrency(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			running, most := 0, 0
-			p := newProbe(func(p *probe, _ context.Context, _ TaskRequest) (json.RawMessage, error) {
+			p := newProbe(func(_ context.Context, p *probe, _ TaskRequest) (json.RawMessage, error) {
 				p.mu.Lock()
 				running++
 				most = max(most, running)
@@ -541,7 +549,7 @@ func TestConcurrency(t *testing.T) {
 				return nil, nil
 			})
 			p.MaxParallel = c.parallel
-			definition := mapOf(c.members, "")
+			definition := mapOf(c.members)
 			if c.inline {
 				definition = strings.Replace(definition, `"ProcessorConfig":{"Mode":"DISTRIBUTED","ExecutionType":"STANDARD"},`, "", 1)
 			}
@@ -558,10 +566,87 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
+// dg/API_UpdateMapRun: concurrency and tolerance change while the Map Run runs.
+func TestUpdateMapRun(t *testing.T) {
+	ptr := func(n int) *int { return &n }
+	synctest.Test(t, func(t *testing.T) {
+		running, most := 0, 0
+		p := newProbe(func(_ context.Context, p *probe, _ TaskRequest) (json.RawMessage, error) {
+			p.mu.Lock()
+			running++
+			most = max(most, running)
+			p.mu.Unlock()
+			time.Sleep(10 * time.Second)
+			p.mu.Lock()
+			running--
+			p.mu.Unlock()
+			return nil, nil
+		})
+		update := func(n int) {
+			runs := p.MapRuns()
+			if len(runs) != 1 || runs[0].State != "M" || runs[0].Counts.Total != 40 {
+				t.Errorf("map runs %+v", runs)
+				return
+			}
+			if err := p.UpdateMapRun(runs[0].ARN, MapRunUpdate{MaxConcurrency: ptr(n)}); err != nil {
+				t.Error(err)
+			}
+		}
+		time.AfterFunc(15*time.Second, func() { update(2) })
+		time.AfterFunc(21*time.Second, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if running != 2 || most != 8 {
+				t.Errorf("%d run, at most %d did", running, most)
+			}
+		})
+		time.AfterFunc(25*time.Second, func() { update(20) })
+		start := time.Now()
+		input, _ := json.Marshal(make([]int, 40))
+		got := p.start(t, mapOf(`"MaxConcurrency":8,`), string(input))
+		// 8 until 10 s, 8 until 20 s, 2 until 30 s, 18 until 35 s, 2 until 40 s, 2 until 45 s.
+		if took := time.Since(start); got.Status != Succeeded || most != 20 || took != 45*time.Second {
+			t.Errorf("%s, at most %d ran, took %v", got.Status, most, took)
+		}
+		if err := p.UpdateMapRun("gone", MapRunUpdate{}); !errors.Is(err, ErrNoMapRun) {
+			t.Error(err)
+		}
+	})
+	for _, raise := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newProbe(func(ctx context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
+				if err := (systemClock{}).Sleep(ctx, time.Now().Add(10*time.Second)); err != nil {
+					return nil, err
+				}
+				if string(req.Payload) == "1" {
+					return nil, &Error{Name: "Bad"}
+				}
+				return nil, nil
+			})
+			time.AfterFunc(15*time.Second, func() {
+				n := int64(0)
+				if raise {
+					n = 3
+				}
+				if err := p.UpdateMapRun(p.MapRuns()[0].ARN, MapRunUpdate{ToleratedFailureCount: &n}); err != nil {
+					t.Error(err)
+				}
+			})
+			got := p.start(t, mapOf(`"MaxConcurrency":1,"ToleratedFailureCount":1,`), `[1,0,1,0]`)
+			if raise == (got.Status != Succeeded) {
+				t.Errorf("raised %v: %s %s", raise, got.Status, got.Error)
+			}
+			if !raise && !strings.HasSuffix(p.types(true), "ExecutionAborted") {
+				t.Errorf("the child that ran was not aborted: %s", p.types(true))
+			}
+		})
+	}
+}
+
 // TestFailureStopsTheRest: after an iteration failed none begins, and those that run are aborted.
 func TestFailureStopsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProbe(func(_ *probe, ctx context.Context, req TaskRequest) (json.RawMessage, error) {
+		p := newProbe(func(ctx context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 			if string(req.Payload) == "2" {
 				time.Sleep(time.Second)
 				return nil, &Error{Name: "Bad"}
@@ -569,7 +654,7 @@ func TestFailureStopsTheRest(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		definition := strings.Replace(mapOf(`"MaxConcurrency":2,`, ""), `"ProcessorConfig":{"Mode":"DISTRIBUTED","ExecutionType":"STANDARD"},`, "", 1)
+		definition := strings.Replace(mapOf(`"MaxConcurrency":2,`), `"ProcessorConfig":{"Mode":"DISTRIBUTED","ExecutionType":"STANDARD"},`, "", 1)
 		wantResult(t, p.start(t, definition, `[1,2,3,4]`), Failed, "Bad")
 		got := map[EventType]int{}
 		for _, ev := range p.events {
@@ -602,9 +687,9 @@ func TestFunctions(t *testing.T) {
 	}
 	got := newProbe(echo).start(t, invoke(`{"FunctionName":"g","Payload":"no JSON"}`), `{}`)
 	wantResult(t, got, Failed, errInvalidRequest)
-	got = newProbe(func(*probe, context.Context, TaskRequest) (json.RawMessage, error) { return json.RawMessage("{"), nil }).start(t, task(""), `{}`)
+	got = newProbe(func(context.Context, *probe, TaskRequest) (json.RawMessage, error) { return json.RawMessage("{"), nil }).start(t, task(""), `{}`)
 	wantResult(t, got, Failed, errLambdaUnknown)
-	got = newProbe(func(*probe, context.Context, TaskRequest) (json.RawMessage, error) {
+	got = newProbe(func(context.Context, *probe, TaskRequest) (json.RawMessage, error) {
 		return nil, fmt.Errorf("wrapped: %w", FunctionError("Custom", "why"))
 	}).start(t, task(""), `{}`)
 	wantResult(t, got, Failed, "Custom")
@@ -675,13 +760,13 @@ func TestFailures(t *testing.T) {
 
 // TestProgress: the counts that an observer is told add up and end with all.
 func TestProgress(t *testing.T) {
-	p := newProbe(func(_ *probe, _ context.Context, req TaskRequest) (json.RawMessage, error) {
+	p := newProbe(func(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 		if string(req.Payload) == "3" {
 			return nil, &Error{Name: "Bad"}
 		}
 		return nil, nil
 	})
-	p.start(t, mapOf(`"MaxConcurrency":2,"ToleratedFailureCount":1,`, ""), `[1,2,3,4,5]`)
+	p.start(t, mapOf(`"MaxConcurrency":2,"ToleratedFailureCount":1,`), `[1,2,3,4,5]`)
 	var last MapCounts
 	for _, ev := range p.notes {
 		if ev.Type != NoteProgress {

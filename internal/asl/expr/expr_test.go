@@ -70,9 +70,8 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s is written %s", path, p)
 		}
 		got, err := p.Eval(testEnv(t))
-		var missing *NotFoundError
 		if want == "!" {
-			if !errors.As(err, &missing) {
+			if _, ok := errors.AsType[*NotFoundError](err); !ok {
 				t.Errorf("%s: %v, %v: want not found", path, got, err)
 			}
 			continue
@@ -182,9 +181,11 @@ func TestIntrinsics(t *testing.T) {
 			t.Errorf("%s is %s (%v), want %s", call, text, err, want)
 		}
 	}
-	for _, call := range []string{"", "States", "States.Format", "States.Format(", "States.Format()", "States.Format('x'", "States.Format('x' 'y')",
+	for _, call := range []string{
+		"", "States", "States.Format", "States.Format(", "States.Format()", "States.Format('x'", "States.Format('x' 'y')",
 		"States.Format('x)", "States.Array(\"x\")", "States.Array(x)", "States.Array({})", "States.UUID(1)", "States.MathAdd(1)", "States.Format('x')y",
-		"Foo.Bar()", strings.Repeat("States.Array(", 12) + strings.Repeat(")", 12)} {
+		"Foo.Bar()", strings.Repeat("States.Array(", 12) + strings.Repeat(")", 12),
+	} {
 		if c, err := ParseCall(call); err == nil {
 			t.Errorf("%q was accepted as %v", call, c)
 		}
@@ -236,8 +237,14 @@ func TestNumbersCompareByValue(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"1", "1.0", 0}, {"1e2", "100", 0}, {"9007199254740993", "9007199254740992", 1}, {"-1", "1", -1}, {"1e400", "1e399", 1},
-		{"0.1", "0.10", 0}, {"1e-400", "0", 1}, {"-0", "0", 0},
+		{"1", "1.0", 0},
+		{"1e2", "100", 0},
+		{"9007199254740993", "9007199254740992", 1},
+		{"-1", "1", -1},
+		{"1e400", "1e399", 1},
+		{"0.1", "0.10", 0},
+		{"1e-400", "0", 1},
+		{"-0", "0", 0},
 	} {
 		if got := Compare(json.Number(c.a), json.Number(c.b)); got != c.want {
 			t.Errorf("%s to %s is %d", c.a, c.b, got)
@@ -248,8 +255,10 @@ func TestNumbersCompareByValue(t *testing.T) {
 // FuzzExpr: no text makes the parser or the evaluation panic; what is parsed is written as
 // it was read; what is evaluated can be encoded.
 func FuzzExpr(f *testing.F) {
-	for _, s := range []string{"$", "$$.a", "$x['y'][0]", "$.a..b[?(@.c == 'd')]", "$.a[1:2,'x'].length()", "States.Format('{}\\'', $.a, 1)",
-		"States.ArrayRange(1, 9, 2)", "States.StringToJson('[1]')", "States.Hash($.s, 'SHA-1')", "States.MathAdd(1e400, 1)"} {
+	for _, s := range []string{
+		"$", "$$.a", "$x['y'][0]", "$.a..b[?(@.c == 'd')]", "$.a[1:2,'x'].length()", "States.Format('{}\\'', $.a, 1)",
+		"States.ArrayRange(1, 9, 2)", "States.StringToJson('[1]')", "States.Hash($.s, 'SHA-1')", "States.MathAdd(1e400, 1)",
+	} {
 		f.Add(s)
 	}
 	env := testEnv(f)

@@ -22,10 +22,7 @@ import (
 type intrinsic func(args []any, env *Env) (any, error)
 
 // intrinsics are the functions with their least and most arguments (-1: any number).
-var intrinsics map[string]struct {
-	min, max int
-	eval     intrinsic
-} = map[string]struct {
+var intrinsics = map[string]struct {
 	min, max int
 	eval     intrinsic
 }{

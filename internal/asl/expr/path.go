@@ -3,6 +3,7 @@ package expr
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode"
@@ -92,7 +93,7 @@ func parsePath(s string) (*Path, string, error) {
 				query.WriteString("[*]")
 				rest = rest[1:]
 			} else if !strings.HasPrefix(rest, "[") {
-				return nil, "", fmt.Errorf("nothing follows ..")
+				return nil, "", fmt.Errorf("nothing follows the two dots")
 			}
 		case strings.HasPrefix(rest, ".*"):
 			definite = false
@@ -179,10 +180,10 @@ func bracketLength(s string) (int, error) {
 	var quote byte
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
+		case quote != 0 && c == '\\':
+			i++
 		case quote != 0:
-			if c == '\\' {
-				i++
-			} else if c == quote {
+			if c == quote {
 				quote = 0
 			}
 		case c == '\'' || c == '"':
@@ -358,9 +359,7 @@ func set(doc any, exists bool, segments []segment, value any) (any, bool) {
 		return nil, false
 	}
 	out := make(map[string]any, len(object)+1)
-	for k, v := range object {
-		out[k] = v
-	}
+	maps.Copy(out, object)
 	out[seg.name] = member
 	return out, true
 }
