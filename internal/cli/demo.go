@@ -151,7 +151,7 @@ func (d *demo) swap(do func() (serve.Result, error)) error {
 func (d *demo) run(ws *local.Workspace, r step.Request) error {
 	p := newProgress(d.IO, false)
 	out, err := ws.Start(d.ctx, r, local.RunOptions{Watch: p.update})
-	p.done()
+	p.done(err != nil || out.Error != "")
 	if err == nil && out.Failure != nil {
 		err = out.Failure
 	}

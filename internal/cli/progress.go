@@ -11,20 +11,21 @@ import (
 	"hindcast/internal/local"
 )
 
-// progress shows how a run goes on: a bar on a terminal, a line a state elsewhere.
+// progress shows how a run goes on: a bar a state on a terminal, a line a state elsewhere.
 type progress struct {
-	io    IO
-	lines bool // tell the states where there is no terminal
-	rows  atomic.Int64
+	io   IO
+	keep bool // what was shown stays
 
 	mu    sync.Mutex
 	state string
 	bars  *mpb.Progress
 	bar   *mpb.Bar
+	total int64 // of bar
+	rows  *atomic.Int64
 }
 
-func newProgress(std IO, lines bool) *progress {
-	p := &progress{io: std, lines: lines}
+func newProgress(std IO, keep bool) *progress {
+	p := &progress{io: std, keep: keep, rows: new(atomic.Int64)}
 	if std.Terminal {
 		p.bars = mpb.New(mpb.WithOutput(std.Err), mpb.WithWidth(40))
 	}
@@ -32,45 +33,72 @@ func newProgress(std IO, lines bool) *progress {
 }
 
 func (p *progress) update(u local.Update) {
-	p.rows.Add(u.Rows)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if u.State != "" && u.State != p.state {
-		p.state = u.State
-		p.finish()
-		if p.bars == nil {
-			if p.lines {
-				fmt.Fprintf(p.io.Err, "state    %s\n", u.State)
-			}
-			return
-		}
-		p.bar = p.bars.AddBar(0,
-			mpb.PrependDecorators(decor.Name(u.State, decor.WCSyncSpaceR)),
-			mpb.AppendDecorators(
-				decor.CountersNoUnit("%d/%d"),
-				decor.Any(func(decor.Statistics) string { return fmt.Sprintf("  %d rows read", p.rows.Load()) }),
-				decor.Elapsed(decor.ET_STYLE_GO, decor.WC{W: 6}),
-			))
+		p.enter(u.State)
 	}
+	p.rows.Add(u.Rows)
 	if u.Total > 0 && p.bar != nil {
-		p.bar.SetTotal(int64(u.Total), false)
+		p.total = int64(u.Total)
+		p.bar.SetTotal(p.total, false)
 		p.bar.SetCurrent(int64(u.Done + u.Failed))
 	}
+}
+
+func (p *progress) enter(state string) {
+	p.state = state
+	p.finish()
+	if p.bars == nil {
+		if p.keep {
+			fmt.Fprintf(p.io.Err, "state    %s\n", state)
+		}
+		return
+	}
+	rows := new(atomic.Int64)
+	p.rows, p.total = rows, 1
+	var options []mpb.BarOption
+	if !p.keep {
+		options = append(options, mpb.BarRemoveOnComplete())
+	}
+	p.bar = p.bars.AddBar(0, append(options,
+		mpb.PrependDecorators(decor.Name(state, decor.WCSyncSpaceR)),
+		mpb.AppendDecorators(
+			decor.Any(func(s decor.Statistics) string {
+				if s.Total <= 0 {
+					return "..."
+				}
+				return fmt.Sprintf("%d/%d", s.Current, s.Total)
+			}, decor.WCSyncSpace),
+			decor.Elapsed(decor.ET_STYLE_GO, decor.WCSyncSpace),
+			decor.Any(func(decor.Statistics) string {
+				if n := rows.Load(); n > 0 {
+					return fmt.Sprintf("  %d rows read", n)
+				}
+				return ""
+			}),
+		))...)
 }
 
 // finish completes the bar of the state that was left.
 func (p *progress) finish() {
 	if p.bar != nil {
-		p.bar.SetTotal(-1, true)
+		p.bar.SetTotal(p.total, false)
+		p.bar.SetCurrent(p.total)
+		p.bar.SetTotal(-1, true) // complete at what is there
 		p.bar = nil
 	}
 }
 
-// done ends the display.
-func (p *progress) done() {
+// done ends the display. A state that failed keeps the bar that it has.
+func (p *progress) done(failed bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil && failed {
+		p.bar.Abort(false)
+		p.bar = nil
+	}
 	p.finish()
-	p.mu.Unlock()
 	if p.bars != nil {
 		p.bars.Wait()
 	}

@@ -85,7 +85,7 @@ func (a *app) resumeCmd() *cobra.Command {
 func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do func(local.RunOptions) (local.Outcome, error)) error {
 	p := newProgress(a.IO, true)
 	out, err := do(local.RunOptions{Watch: p.update})
-	p.done()
+	p.done(err != nil || out.Error != "")
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			return err
