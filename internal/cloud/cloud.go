@@ -43,8 +43,7 @@ func Handler(state step.State, jobs []job.Job, getenv func(string) (string, bool
 			return nil, messages.InvokeResponse_Error{Type: step.Failed, Message: err.Error()}
 		}
 		out, err := env.Run(ctx, state, in)
-		var named *step.Error
-		if errors.As(err, &named) {
+		if named, ok := errors.AsType[*step.Error](err); ok {
 			return nil, messages.InvokeResponse_Error{Type: named.Name, Message: named.Error()}
 		}
 		return out, err
