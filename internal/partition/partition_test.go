@@ -160,23 +160,31 @@ func TestSlotsAtClockChanges(t *testing.T) {
 		want     []string
 	}{
 		{scheme(Day, "America/New_York"), "2026-03-07T05:00:00Z", "2026-03-10T04:00:00Z", []string{
-			"2026-03-07 24h0m0s", "2026-03-08 23h0m0s", "2026-03-09 24h0m0s"}},
+			"2026-03-07 24h0m0s", "2026-03-08 23h0m0s", "2026-03-09 24h0m0s",
+		}},
 		{scheme(Hour, "America/New_York"), "2024-11-03T04:00:00Z", "2024-11-03T08:00:00Z", []string{
-			"2024-11-03T00-0400 1h0m0s", "2024-11-03T01-0400 1h0m0s", "2024-11-03T01-0500 1h0m0s", "2024-11-03T02-0500 1h0m0s"}},
+			"2024-11-03T00-0400 1h0m0s", "2024-11-03T01-0400 1h0m0s", "2024-11-03T01-0500 1h0m0s", "2024-11-03T02-0500 1h0m0s",
+		}},
 		{scheme(Hour, "Pacific/Auckland"), "2024-04-06T13:00:00Z", "2024-04-06T15:00:00Z", []string{
-			"2024-04-07T02+1300 1h0m0s", "2024-04-07T02+1200 1h0m0s"}},
+			"2024-04-07T02+1300 1h0m0s", "2024-04-07T02+1200 1h0m0s",
+		}},
 		{scheme(Day, "Pacific/Auckland"), "2024-04-06T11:00:00Z", "2024-04-07T12:00:00Z", []string{"2024-04-07 25h0m0s"}},
 		{scheme(Hour, "Australia/Lord_Howe"), "2024-04-06T14:00:00Z", "2024-04-06T16:30:00Z", []string{
-			"2024-04-07T01+1100 1h0m0s", "2024-04-07T01+1030 30m0s", "2024-04-07T02+1030 1h0m0s"}},
+			"2024-04-07T01+1100 1h0m0s", "2024-04-07T01+1030 30m0s", "2024-04-07T02+1030 1h0m0s",
+		}},
 		{scheme(Hour, "Australia/Lord_Howe"), "2024-10-05T14:30:00Z", "2024-10-05T17:00:00Z", []string{
-			"2024-10-06T01+1030 1h0m0s", "2024-10-06T02+1100 30m0s", "2024-10-06T03+1100 1h0m0s"}},
+			"2024-10-06T01+1030 1h0m0s", "2024-10-06T02+1100 30m0s", "2024-10-06T03+1100 1h0m0s",
+		}},
 		{scheme(Hour, "Asia/Kolkata"), "2024-04-06T18:30:00Z", "2024-04-06T19:30:00Z", []string{"2024-04-07T00+0530 1h0m0s"}},
 		{scheme(Day, "Pacific/Apia"), "2011-12-29T10:00:00Z", "2011-12-31T10:00:00Z", []string{
-			"2011-12-29 24h0m0s", "2011-12-31 24h0m0s"}}, // there was no 30th
+			"2011-12-29 24h0m0s", "2011-12-31 24h0m0s",
+		}}, // there was no 30th
 		{scheme(Day, "America/Sao_Paulo"), "2018-11-03T03:00:00Z", "2018-11-05T02:00:00Z", []string{
-			"2018-11-03 24h0m0s", "2018-11-04 23h0m0s"}}, // the 4th began at 01:00
+			"2018-11-03 24h0m0s", "2018-11-04 23h0m0s",
+		}}, // the 4th began at 01:00
 		{scheme(Month, "Europe/London"), "2011-10-01T00:00:00+01:00", "2011-12-01T00:00:00Z", []string{
-			"2011-10 745h0m0s", "2011-11 720h0m0s"}},
+			"2011-10 745h0m0s", "2011-11 720h0m0s",
+		}},
 	} {
 		slots, err := c.scheme.Slots(at(c.from), at(c.to))
 		if err != nil {
@@ -241,9 +249,15 @@ func TestParseRefuses(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for _, s := range []Scheme{
-		{}, {Unit: "week", Column: "t", Zone: "UTC"}, {Unit: Day, Zone: "UTC"}, {Unit: Day, Column: "t"},
-		{Unit: Day, Column: "t", Zone: "Local"}, {Unit: Day, Column: "t", Zone: "Europe/Londn"},
-		{Buckets: -1}, {Buckets: MaxBuckets + 1}, {Buckets: 4, Unit: Day},
+		{},
+		{Unit: "week", Column: "t", Zone: "UTC"},
+		{Unit: Day, Zone: "UTC"},
+		{Unit: Day, Column: "t"},
+		{Unit: Day, Column: "t", Zone: "Local"},
+		{Unit: Day, Column: "t", Zone: "Europe/Londn"},
+		{Buckets: -1},
+		{Buckets: MaxBuckets + 1},
+		{Buckets: 4, Unit: Day},
 	} {
 		if s.Validate() == nil {
 			t.Errorf("%+v is valid", s)

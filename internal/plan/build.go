@@ -36,13 +36,14 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 	accepted := acceptable(opts.AcceptGaps)
 	late := &LatenessError{Lateness: s.Source.Event.Lateness, Ahead: s.Source.Event.Ahead}
 	var gaps []Gap
+	shown, by := shownLateness(logs, s.Source.Event.Lateness)
 	var open []int32 // partitions whose later records might matter, with no tail to read them from
 	for _, l := range logs {
 		if len(l.segments) == 0 && l.broker == nil {
 			gaps = p.missing(Gap{Partition: l.partition, Offsets: Range{0, openEnd}}, accepted, gaps)
 			continue
 		}
-		r := l.read(newReach(w, s.Source.Event))
+		r := l.read(newReach(w, s.Source.Event, shown))
 		if err := l.checkBroker(s, r); err != nil {
 			return nil, err
 		}
@@ -85,6 +86,10 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 	}
 	if err := p.checkSlots(); err != nil {
 		return nil, err
+	}
+	if shown > 0 && w != nil {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("lateness: %s is contradicted by segment %s, among others: its events are up to %s late; "+
+			"so much is allowed for in what lies past the segments, but declare it", s.Source.Event.Lateness, by, roundUp(int64(shown))))
 	}
 	p.warn(open)
 	return p, nil

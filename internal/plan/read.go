@@ -15,13 +15,46 @@ type reach struct {
 	window   *spec.Window // nil: all of the log
 	earliest int64        // exclusive
 	latest   int64        // exclusive
+	// unseen is latest for offsets past the last segment. No footer tells what they hold; so, where
+	// segments prove that the declared lateness is wrong, it is what they show.
+	unseen int64
 }
 
-func newReach(w *spec.Window, e spec.Event) reach {
+func newReach(w *spec.Window, e spec.Event, shown spec.Duration) reach {
 	if w == nil {
 		return reach{}
 	}
-	return reach{w, w.From - int64(e.Ahead) - recordTimeStep, w.To + int64(e.Lateness)}
+	latest := w.To + int64(e.Lateness)
+	return reach{w, w.From - int64(e.Ahead) - recordTimeStep, latest, max(latest, w.To+int64(shown))}
+}
+
+// shownLateness returns how late events of the row groups may be that prove the declared lateness wrong: they
+// hold an event that is later than it. By is one of those segments. Events older than the log do not count: no
+// plan's window holds them, and a single zero timestamp would be the latest of all.
+func shownLateness(logs []*log, declared spec.Duration) (shown spec.Duration, by string) {
+	begin := int64(math.MaxInt64)
+	for _, l := range logs {
+		for i := range l.segments {
+			for _, g := range l.segments[i].RowGroups {
+				if g.RecordTime != nil {
+					begin = min(begin, g.RecordTime.Min-int64(declared))
+				}
+			}
+		}
+	}
+	for _, l := range logs {
+		for i := range l.segments {
+			for _, g := range l.segments[i].RowGroups {
+				if g.RecordTime == nil || g.EventTime == nil || g.EventTime.Min < begin || g.RecordTime.Min-g.EventTime.Min <= int64(declared) {
+					continue
+				}
+				if late := spec.Duration(g.RecordTime.Max - g.EventTime.Min); late > shown {
+					shown, by = late, l.segments[i].Key
+				}
+			}
+		}
+	}
+	return shown, by
 }
 
 // holds reports whether records with such record times can be events of the window.
@@ -52,7 +85,8 @@ type reading struct {
 // comes before all segments is older than their first, what comes after is younger than their last.
 //
 // Row groups beyond that are compared with their event times. One that shows an event of the window
-// contradicts the declared lateness. One that merely spans the window (a single zero timestamp does that) is read as well.
+// contradicts the declared lateness. One that merely spans the window (a single zero timestamp does that) is read
+// as well. The tail cannot be compared: where segments show that events come later than declared, it is read for as long as they show.
 func (l *log) read(r reach) reading {
 	out := reading{kept: make([]Ranges, len(l.segments))}
 	lo, hi := int64(math.MaxInt64), int64(0)
@@ -81,14 +115,17 @@ func (l *log) read(r reach) reading {
 	}
 	end := l.end()
 	last := len(l.extents) - 1
-	if last < 0 {
-		out.needs = true
-	} else if t := l.groupOf(l.extents[last]).RecordTime; r.window == nil || t == nil || t.Min < r.latest {
+	declared := true // by the declared lateness, offsets past the last segment may hold events of the window
+	if last >= 0 && r.window != nil {
+		t := l.groupOf(l.extents[last]).RecordTime
+		declared = t == nil || t.Min < r.latest
+		out.needs = declared || t.Min < r.unseen
+	} else {
 		out.needs = true
 	}
 	if b := l.broker; b != nil && b.End > end {
 		h := hole{Range: Range{end, b.End}, before: -1, after: last}
-		if out.needs {
+		if declared {
 			include(h.Range)
 		}
 		holes = append(holes, h)
@@ -108,7 +145,10 @@ func (l *log) read(r reach) reading {
 	for _, h := range holes {
 		part := h.Clip(within)
 		if part.Empty() {
-			continue
+			if !out.needs || h.before >= 0 {
+				continue
+			}
+			part = h.Range // the tail, by itself
 		}
 		missing := Ranges{part}
 		if l.broker != nil {

@@ -61,81 +61,143 @@ func TestScenarios(t *testing.T) {
 		opts     Options
 		want     string // the partitions' reading, or what the error says
 	}{
-		{name: "one day of three", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
-		{name: "no lateness", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"),
-			want: "0: read 1400-2900, partition=0/t+0+000000 keep 1400-2900"},
-		{name: "segments that overlap are clipped", inv: log(dense(0, 0, 2000), dense(0, 1500, 2500), dense(0, 2300, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+001500 keep 2000-2500, partition=0/t+0+002300 keep 2500-3000"},
-		{name: "a copy is left out", inv: log(dense(0, 0, nov4), change(dense(0, 0, nov4), func(s *Segment) { s.Key = "copy" })), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, copy keep 1400-3000"},
-		{name: "a shorter object was written over a longer one", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+		{
+			name: "one day of three", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000",
+		},
+		{
+			name: "no lateness", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"),
+			want: "0: read 1400-2900, partition=0/t+0+000000 keep 1400-2900",
+		},
+		{
+			name: "segments that overlap are clipped", inv: log(dense(0, 0, 2000), dense(0, 1500, 2500), dense(0, 2300, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+001500 keep 2000-2500, partition=0/t+0+002300 keep 2500-3000",
+		},
+		{
+			name: "a copy is left out", inv: log(dense(0, 0, nov4), change(dense(0, 0, nov4), func(s *Segment) { s.Key = "copy" })), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, copy keep 1400-3000",
+		},
+		{
+			name: "a shorter object was written over a longer one", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
 			want: "partition 0: no record with the offsets 2000-2010, between the segments partition=0/t+0+000000 and partition=0/t+0+002010\n" +
-				"bring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: 0:2000-2010"},
-		{name: "a gap accepted by name", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+				"bring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: 0:2000-2010",
+		},
+		{
+			name: "a gap accepted by name", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
 			opts: Options{AcceptGaps: []Gap{{Offsets: Range{1990, 2010}}}},
-			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, absent 2000-2010"},
-		{name: "a gap accepted in part", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2000, 2009}}}}, want: "no record with the offsets 2000-2010"},
-		{name: "a gap before the read range", inv: log(dense(0, 0, 500), dense(0, 600, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, partition=0/t+0+000600 keep 1400-3000"},
-		{name: "a gap past the read range", inv: log(dense(0, 0, 3500), dense(0, 3600, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
-		{name: "the window made empty by a missing segment", inv: log(dense(0, 0, 1000), dense(0, 3500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "no record with the offsets 1000-3500"},
-		{name: "a gap that begins in the read range", inv: log(dense(0, 0, 2500), dense(0, 3500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "no record with the offsets 2500-3500"},
-		{name: "the brokers fill a gap", inv: tailed(log(dense(0, 0, 2000), dense(0, 2010, nov4)), 100, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, tail 2000-2010"},
+			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, absent 2000-2010",
+		},
+		{
+			name: "a gap accepted in part", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2000, 2009}}}}, want: "no record with the offsets 2000-2010",
+		},
+		{
+			name: "a gap before the read range", inv: log(dense(0, 0, 500), dense(0, 600, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000600 keep 1400-3000",
+		},
+		{
+			name: "a gap past the read range", inv: log(dense(0, 0, 3500), dense(0, 3600, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000",
+		},
+		{
+			name: "the window made empty by a missing segment", inv: log(dense(0, 0, 1000), dense(0, 3500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "no record with the offsets 1000-3500",
+		},
+		{
+			name: "a gap that begins in the read range", inv: log(dense(0, 0, 2500), dense(0, 3500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "no record with the offsets 2500-3500",
+		},
+		{
+			name: "the brokers fill a gap", inv: tailed(log(dense(0, 0, 2000), dense(0, 2010, nov4)), 100, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, tail 2000-2010",
+		},
 		{name: "a quiet time is no gap", inv: log(dense(0, 0, 1000), change(dense(0, 1000, 1100), func(s *Segment) {
 			s.RowGroups[0].RecordTime, s.RowGroups[0].EventTime = &Span{nov1 + 9*day, nov1 + 9*day}, &Span{nov1 + 9*day, nov1 + 9*day}
 		})), window: london("2011-11-03", "2011-11-04"), lateness: hour, want: "0: read "},
-		{name: "history deleted", inv: log(dense(0, 1500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "partition 0: history begins at offset 1500, record time 2011-11-02T01:00:00Z (segment partition=0/t+0+001500): the offsets 0-1500 before it are deleted or were never exported"},
-		{name: "history deleted long before", inv: log(dense(0, 1000, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, partition=0/t+0+001000 keep 1400-3000"},
+		{
+			name: "history deleted", inv: log(dense(0, 1500, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: history begins at offset 1500, record time 2011-11-02T01:00:00Z (segment partition=0/t+0+001500): the offsets 0-1500 before it are deleted or were never exported",
+		},
+		{
+			name: "history deleted long before", inv: log(dense(0, 1000, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+001000 keep 1400-3000",
+		},
 		{name: "the whole log of deleted history", inv: log(dense(0, 1000, nov4)), want: "history begins at offset 1000"},
 		{name: "the whole log", inv: log(dense(0, 0, nov4)), want: "0: read 0-4320, partition=0/t+0+000000 all"},
-		{name: "the tail is needed", inv: tailed(log(dense(0, 0, 2950)), 2000, 3100), window: london("2011-11-02", "2011-11-03"), lateness: 2 * hour,
-			want: "0: read 1400-3100, partition=0/t+0+000000 keep 1400-2950, tail 2950-3100"},
-		{name: "the tail is needed, as the last row group is not wholly past", inv: tailed(log(dense(0, 0, 3000)), 2000, 3100), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3100, partition=0/t+0+000000 keep 1400-3000, tail 3000-3100"},
-		{name: "the tail is not needed", inv: tailed(log(dense(0, 0, 3200)), 2000, 3300), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
-		{name: "a window within the tail", inv: tailed(log(dense(0, 0, 1000)), 500, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1000-4320, tail 1000-4320"},
+		{
+			name: "the tail is needed", inv: tailed(log(dense(0, 0, 2950)), 2000, 3100), window: london("2011-11-02", "2011-11-03"), lateness: 2 * hour,
+			want: "0: read 1400-3100, partition=0/t+0+000000 keep 1400-2950, tail 2950-3100",
+		},
+		{
+			name: "the tail is needed, as the last row group is not wholly past", inv: tailed(log(dense(0, 0, 3000)), 2000, 3100), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3100, partition=0/t+0+000000 keep 1400-3000, tail 3000-3100",
+		},
+		{
+			name: "the tail is not needed", inv: tailed(log(dense(0, 0, 3200)), 2000, 3300), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000",
+		},
+		{
+			name: "a window within the tail", inv: tailed(log(dense(0, 0, 1000)), 500, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1000-4320, tail 1000-4320",
+		},
 		{name: "a window past an empty tail", inv: tailed(log(dense(0, 0, 1000)), 500, 1000), window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "0: read "},
-		{name: "the brokers begin past the segments", inv: tailed(log(dense(0, 0, 2000)), 2100, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "partition 0: the segments end at offset 2000 (partition=0/t+0+000000), and the brokers begin at 2100"},
+		{
+			name: "the brokers begin past the segments", inv: tailed(log(dense(0, 0, 2000)), 2100, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: the segments end at offset 2000 (partition=0/t+0+000000), and the brokers begin at 2100",
+		},
 		{name: "only brokers", inv: tailed(log(), 0, nov4), window: london("2011-11-02", "2011-11-03"), want: "0: read 0-4320, tail 0-4320"},
-		{name: "only brokers, which have deleted", inv: tailed(log(), 7, nov4), window: london("2011-11-02", "2011-11-03"),
-			want: "partition 0: no segment of it was found, and the brokers begin at offset 7"},
-		{name: "the topic was recreated", inv: tailed(log(dense(0, 0, 2000)), 0, 300), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "partition 0: the brokers' log ends at offset 300, but segments go to 2000: the topic was recreated or truncated"},
-		{name: "the topic was recreated with fewer partitions", inv: tailed(log(dense(0, 0, 2000), dense(1, 0, 2000)), 0, 2000), window: london("2011-11-02", "2011-11-03"),
-			want: "the brokers have no partition 1"},
-		{name: "a partition's folder is missing", inv: log(dense(0, 0, nov4), dense(2, 0, nov4)), window: london("2011-11-02", "2011-11-03"),
+		{
+			name: "only brokers, which have deleted", inv: tailed(log(), 7, nov4), window: london("2011-11-02", "2011-11-03"),
+			want: "partition 0: no segment of it was found, and the brokers begin at offset 7",
+		},
+		{
+			name: "the topic was recreated", inv: tailed(log(dense(0, 0, 2000)), 0, 300), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: the brokers' log ends at offset 300, but segments go to 2000: the topic was recreated or truncated",
+		},
+		{
+			name: "the topic was recreated with fewer partitions", inv: tailed(log(dense(0, 0, 2000), dense(1, 0, 2000)), 0, 2000), window: london("2011-11-02", "2011-11-03"),
+			want: "the brokers have no partition 1",
+		},
+		{
+			name: "a partition's folder is missing", inv: log(dense(0, 0, nov4), dense(2, 0, nov4)), window: london("2011-11-02", "2011-11-03"),
 			want: "partition 1: no segment of it was found, though there are segments of higher partitions\n" +
-				"bring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: 1:0-"},
-		{name: "a partition that never had a record", inv: log(dense(0, 0, 100), dense(2, 0, 100)), window: london("2011-11-02", "2011-11-03"),
-			opts: Options{AcceptGaps: []Gap{{1, Range{0, openEnd}, "", "", nil}}}, want: "0: read \n2: read "},
-		{name: "an empty file", inv: log(dense(0, 0, nov4), Segment{Key: "empty", Partition: 0, First: 50, Next: 50}), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000"},
+				"bring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: 1:0-",
+		},
+		{
+			name: "a partition that never had a record", inv: log(dense(0, 0, 100), dense(2, 0, 100)), window: london("2011-11-02", "2011-11-03"),
+			opts: Options{AcceptGaps: []Gap{{1, Range{0, openEnd}, "", "", nil}}}, want: "0: read \n2: read ",
+		},
+		{
+			name: "an empty file", inv: log(dense(0, 0, nov4), Segment{Key: "empty", Partition: 0, First: 50, Next: 50}), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000",
+		},
 		{name: "nothing at all", inv: log(), window: london("2011-11-02", "2011-11-03"), want: "no segments of topic t were found in in: are topic and location right?"},
 		{name: "one segment listed twice", inv: log(dense(0, 0, 9), dense(0, 0, 9)), want: "segment partition=0/t+0+000000 is listed twice"},
-		{name: "lateness declared too small", inv: log(dense(0, 0, 2000), change(dense(0, 2000, nov4), func(s *Segment) { s.RowGroups[20].EventTime.Min = nov1 + 1500*minute })),
+		{
+			name: "lateness declared too small", inv: log(dense(0, 0, 2000), change(dense(0, 2000, nov4), func(s *Segment) { s.RowGroups[20].EventTime.Min = nov1 + 1500*minute })),
 			window: london("2011-11-02", "2011-11-03"), lateness: hour,
 			want: "segments outside the read range hold events of the window:\n" +
 				"  segment partition=0/t+0+002000, row group 20 (partition 0, offsets 4000-4100): record times from 2011-11-03T18:40:00Z to 2011-11-03T20:19:00Z, " +
 				"event times from 2011-11-02T01:00:00Z to 2011-11-03T20:18:59Z\n" +
-				"lateness: 1h is too small; source.event.lateness: 2d would do"},
-		{name: "ahead declared too small", inv: log(change(dense(0, 0, nov4), func(s *Segment) { s.RowGroups[3].EventTime.Max = nov1 + 1500*minute })),
-			window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "ahead: 0s is too small; source.event.ahead: 20h1m would do"},
-		{name: "a zero timestamp past the read range", inv: log(dense(0, 0, 2000), change(dense(0, 2000, nov4), func(s *Segment) { s.RowGroups[20].EventTime.Min = 0 })),
+				"lateness: 1h is too small; source.event.lateness: 2d would do",
+		},
+		{
+			name: "lateness shown elsewhere counts for the tail", inv: tailed(log(dense(0, 0, 3500), change(dense(0, 3500, 3600), func(s *Segment) { s.RowGroups[0].EventTime.Min -= 34 * hour })), 3500, 5000),
+			window: london("2011-11-01", "2011-11-02"), lateness: hour, want: "0: read 0-1500,3600-5000, partition=0/t+0+000000 keep 0-1500, tail 3600-5000",
+		},
+		{
+			name: "ahead declared too small", inv: log(change(dense(0, 0, nov4), func(s *Segment) { s.RowGroups[3].EventTime.Max = nov1 + 1500*minute })),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "ahead: 0s is too small; source.event.ahead: 20h1m would do",
+		},
+		{
+			name: "a zero timestamp past the read range", inv: log(dense(0, 0, 2000), change(dense(0, 2000, nov4), func(s *Segment) { s.RowGroups[20].EventTime.Min = 0 })),
 			window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			want: "0: read 1400-3000,4000-4100, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002000 keep 2000-3000,4000-4100"},
-		{name: "a far future event before the read range", inv: log(change(dense(0, 0, nov4), func(s *Segment) { s.RowGroups[3].EventTime.Max = nov1 + 40_000*day })),
-			window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "0: read 300-400,1400-3000"},
+			want: "0: read 1400-3000,4000-4100, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002000 keep 2000-3000,4000-4100",
+		},
+		{
+			name: "a far future event before the read range", inv: log(change(dense(0, 0, nov4), func(s *Segment) { s.RowGroups[3].EventTime.Max = nov1 + 40_000*day })),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "0: read 300-400,1400-3000",
+		},
 		{name: "record times unknown", inv: log(change(dense(0, 0, nov4), func(s *Segment) {
 			for i := range s.RowGroups {
 				s.RowGroups[i].RecordTime = nil

@@ -244,7 +244,7 @@ func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
 	begin, end := make([]int64, len(slots)), make([]int64, len(slots))
 	for i := range pieces {
 		c := &pieces[i]
-		c.first, c.last = slotsOf(c.event, c.timed, slots)
+		c.first, c.last = slotsOf(c.event, slots)
 		begin[c.first] += c.rows
 		end[c.last] += c.rows
 	}
@@ -279,7 +279,7 @@ func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
 
 // slotsOf returns the first and the last slot that events of such bounds may lie in. Where there is
 // none, rows without a time have nevertheless to be read by someone: that is the first slot's shard.
-func slotsOf(event *Span, timed bool, slots []partition.Slot) (first, last int) {
+func slotsOf(event *Span, slots []partition.Slot) (first, last int) {
 	if event == nil {
 		return 0, len(slots) - 1
 	}

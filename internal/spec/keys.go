@@ -32,11 +32,15 @@ func jobKeys() []key {
 		{name: "why", kind: text, doc: "What the job is for, in a sentence."},
 		{name: "source", kind: mapping, required: true, doc: "The log that the job reads.", keys: sourceKeys()},
 		{name: "outputs", kind: list, required: true, doc: "The tables that the job writes; they change together.", keys: outputKeys()},
-		{name: "dataset", kind: text, required: true,
-			doc: "Where the tables lie: a bare name (below the workspace's datasets), or a file:// or s3:// URL."},
+		{
+			name: "dataset", kind: text, required: true,
+			doc: "Where the tables lie: a bare name (below the workspace's datasets), or a file:// or s3:// URL.",
+		},
 		{name: "checks", kind: mapping, doc: "What a candidate must pass before it can be promoted.", keys: checkKeys()},
-		{name: "promote", kind: text, enum: []string{string(Ask), string(Auto)},
-			doc: "Who moves the pointer when the checks pass: ask (a person, the default) or auto."},
+		{
+			name: "promote", kind: text, enum: []string{string(Ask), string(Auto)},
+			doc: "Who moves the pointer when the checks pass: ask (a person, the default) or auto.",
+		},
 		{name: "budget", kind: unbuilt, doc: "a limit on what a run may cost"},
 	}
 }
@@ -46,8 +50,10 @@ func sourceKeys() []key {
 		{name: "topic", kind: text, required: true, doc: "The Kafka topic."},
 		{name: "segments", kind: mapping, required: true, doc: "Where the exported history lies.", keys: []key{
 			{name: "parquet", kind: text, required: true, doc: "A folder of Parquet segments: a path, or a file:// or s3:// URL."},
-			{name: "naming", kind: text, enum: []string{string(KafkaConnect)}, later: []string{"aiven", "lenses", "spark", "redpanda", "plain"},
-				doc: "How the exporter names its objects. Default: kafka-connect."},
+			{
+				name: "naming", kind: text, enum: []string{string(KafkaConnect)}, later: []string{"aiven", "lenses", "spark", "redpanda", "plain"},
+				doc: "How the exporter names its objects. Default: kafka-connect.",
+			},
 			{name: "columns", kind: mapping, doc: "The columns that hold what Kafka knows of a record.", keys: []key{
 				{name: "partition", kind: text, doc: "Default: kafka_partition."},
 				{name: "offset", kind: text, doc: "Default: kafka_offset."},
@@ -58,10 +64,14 @@ func sourceKeys() []key {
 			{name: "iceberg", kind: unbuilt, doc: "Iceberg tables"},
 		}},
 		{name: "tail", kind: mapping, doc: "Where the offsets past the last segment are read; without it the segments are all there is.", keys: []key{
-			{name: "brokers", kind: texts, required: true,
-				doc: "Addresses, in a list or separated by commas; $NAMES of the environment are expanded. Samples: embedded:PATH."},
-			{name: "value", kind: text, enum: []string{string(JSON)}, later: []string{"avro", "protobuf"},
-				doc: "How the records' values are encoded. Default: json."},
+			{
+				name: "brokers", kind: texts, required: true,
+				doc: "Addresses, in a list or separated by commas; $NAMES of the environment are expanded. Samples: embedded:PATH.",
+			},
+			{
+				name: "value", kind: text, enum: []string{string(JSON)}, later: []string{"avro", "protobuf"},
+				doc: "How the records' values are encoded. Default: json.",
+			},
 			{name: "tls", kind: unbuilt, doc: "encrypted connections to brokers"},
 			{name: "sasl", kind: unbuilt, doc: "authentication to brokers"},
 		}},
@@ -80,7 +90,8 @@ func sourceKeys() []key {
 func outputKeys() []key {
 	return []key{
 		{name: "table", kind: text, required: true, doc: "The table's name."},
-		{name: "partition", kind: mapping, required: true,
+		{
+			name: "partition", kind: mapping, required: true,
 			doc: "How the table is cut: one of hour, day and month, with zone; or bucket, with count. It never changes.", keys: []key{
 				{name: "hour", kind: text, doc: "Cut by hour of this column, the event's time."},
 				{name: "day", kind: text, doc: "Cut by day of this column, the event's time."},
@@ -88,7 +99,8 @@ func outputKeys() []key {
 				{name: "zone", kind: text, doc: "The IANA zone whose clocks decide, as Europe/London or UTC."},
 				{name: "bucket", kind: text, doc: "Cut by a hash of this column, a key of the table's rows."},
 				{name: "count", kind: count, doc: "The number of buckets."},
-			}},
+			},
+		},
 		{name: "topic", kind: unbuilt, doc: "writing results to a topic"},
 	}
 }
@@ -100,8 +112,10 @@ func checkKeys() []key {
 			{name: "within", kind: share, required: true, doc: "By how much it may differ: 5%."},
 		}},
 		{name: "canaries", kind: texts, doc: "CSV files in the job's folder: rows whose right values are known independently."},
-		{name: "emptied", kind: text, enum: []string{string(RefuseEmptied), string(AllowEmptied)},
-			doc: "What to do when a partition that had rows would have none. Default: refuse."},
+		{
+			name: "emptied", kind: text, enum: []string{string(RefuseEmptied), string(AllowEmptied)},
+			doc: "What to do when a partition that had rows would have none. Default: refuse.",
+		},
 		{name: "dead-letters", kind: count, doc: "How many unreadable events are accepted. Default: 0."},
 		{name: "diff", kind: unbuilt, doc: "a full comparison with the base"},
 		{name: "distributions", kind: unbuilt, doc: "comparing distributions with the base"},

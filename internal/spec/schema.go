@@ -37,11 +37,11 @@ func valueSchema(k key) *jsonschema.Schema {
 	case mapping:
 		return objectSchema(k.keys)
 	case list:
-		return &jsonschema.Schema{Type: "array", Items: objectSchema(k.keys), MinItems: ptr(1)}
+		return &jsonschema.Schema{Type: "array", Items: objectSchema(k.keys), MinItems: new(uint64(1))}
 	case texts:
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
-			{Type: "string", MinLength: ptr(1)},
-			{Type: "array", Items: &jsonschema.Schema{Type: "string", MinLength: ptr(1)}, MinItems: ptr(1)},
+			{Type: "string", MinLength: new(uint64(1))},
+			{Type: "array", Items: &jsonschema.Schema{Type: "string", MinLength: new(uint64(1))}, MinItems: new(uint64(1))},
 		}}
 	case boolean:
 		return &jsonschema.Schema{Type: "boolean"}
@@ -52,11 +52,9 @@ func valueSchema(k key) *jsonschema.Schema {
 	case duration:
 		return &jsonschema.Schema{Type: "string", Pattern: durationForm}
 	}
-	s := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
+	s := &jsonschema.Schema{Type: "string", MinLength: new(uint64(1))}
 	for _, e := range k.enum {
 		s.Enum = append(s.Enum, e)
 	}
 	return s
 }
-
-func ptr(n uint64) *uint64 { return &n }

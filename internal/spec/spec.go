@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"hindcast/internal/partition"
 )
@@ -142,20 +143,11 @@ const (
 func (s *Spec) Schemes() []partition.Scheme {
 	var out []partition.Scheme
 	for _, o := range s.Outputs {
-		if !contains(out, o.Scheme) {
+		if !slices.Contains(out, o.Scheme) {
 			out = append(out, o.Scheme)
 		}
 	}
 	return out
-}
-
-func contains(list []partition.Scheme, s partition.Scheme) bool {
-	for _, o := range list {
-		if o == s {
-			return true
-		}
-	}
-	return false
 }
 
 // WholeLog reports whether the job is computed from the whole log and has no
