@@ -31,7 +31,11 @@ const changedCode = "HINDCAST_TEST_CHANGED_CODE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		for _, dir := range kept {
+			_ = os.RemoveAll(dir) // what stays is the system's to sweep
+		}
+		os.Exit(code)
 	}
 	opts := local.Options{Jobs: jobs.All()}
 	if os.Getenv(changedCode) != "" {
@@ -41,17 +45,36 @@ func TestMain(m *testing.M) {
 	}
 	if at, err := strconv.ParseInt(os.Getenv(crashAt), 10, 64); err == nil {
 		var n atomic.Int64
-		crash := func() error {
+		opts = eachSide(opts, func() error {
 			if n.Add(1) == at {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {} // it has no other end
 			}
 			return nil
-		}
-		opts.Wrap = func(s blob.Store) blob.Store { return blob.Hook(s, func(blob.Op) error { return crash() }) }
-		opts.WrapHistory = func(bool) error { return crash() }
+		})
 	}
 	os.Exit(interruptible(os.Args[1:], Std(), opts))
+}
+
+// eachSide has fn called before and after every durable effect.
+func eachSide(opts local.Options, fn func() error) local.Options {
+	opts.Wrap = func(s blob.Store) blob.Store { return blob.Hook(s, func(blob.Op) error { return fn() }) }
+	opts.WrapHistory = func(bool) error { return fn() }
+	return opts
+}
+
+// kept are folders that outlive the test that made them.
+var kept []string
+
+// keptDir makes a folder for all tests. It is called under a sync.Once.
+func keptDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hindcast-test-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept = append(kept, dir)
+	return dir
 }
 
 // result is what a command left.
@@ -68,8 +91,13 @@ func hindcast(t *testing.T, args ...string) result {
 
 func hindcastWith(t *testing.T, list []job.Job, args ...string) result {
 	t.Helper()
+	return hindcastUnder(t, local.Options{Jobs: list}, args...)
+}
+
+func hindcastUnder(t *testing.T, opts local.Options, args ...string) result {
+	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(t.Context(), args, IO{Out: &out, Err: &errs}, local.Options{Jobs: list})
+	code := run(t.Context(), args, IO{Out: &out, Err: &errs}, opts)
 	return result{code, out.String(), errs.String()}
 }
 
@@ -116,11 +144,7 @@ var demoed struct {
 func demoWorkspace(t *testing.T) string {
 	t.Helper()
 	demoed.Do(func() {
-		dir, err := os.MkdirTemp("", "hindcast-test-demo-*")
-		if err != nil {
-			t.Fatal(err)
-		}
-		demoed.dir = filepath.Join(dir, "ws")
+		demoed.dir = filepath.Join(keptDir(t), "ws")
 		demoed.out = hindcast(t, "demo", "--workspace", demoed.dir).ok(t).out
 	})
 	if demoed.out == "" {

@@ -72,8 +72,8 @@ func observer(watch func(Update)) func(asl.Event) {
 	}
 	return func(e asl.Event) {
 		switch {
-		case e.Type == asl.NoteProgress && e.Counts != nil:
-			watch(Update{Total: e.Counts.Total, Done: e.Counts.Succeeded, Failed: e.Counts.Failed})
+		case e.Type == asl.NoteProgress && e.Child == "" && e.Counts != nil: // the first tells of a state that is gone on with
+			watch(Update{State: e.State, Total: e.Counts.Total, Done: e.Counts.Succeeded, Failed: e.Counts.Failed})
 		case e.Child == "" && (e.Type == "TaskStateEntered" || e.Type == "MapStateEntered"):
 			watch(Update{State: e.State})
 		}

@@ -22,7 +22,7 @@ import (
 
 // Update is what a watcher is told while a run goes on. Fields that do not apply are zero.
 type Update struct {
-	// State is the state that was entered.
+	// State is the state that was entered, or that a Map runs in.
 	State string
 	// Total, Done and Failed count the children of the Map that runs.
 	Total, Done, Failed int
