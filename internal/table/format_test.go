@@ -165,7 +165,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("version %d: %v", n, err)
 		}
 	}
-	if _, err := now.Table("dayly"); err == nil || !strings.Contains(err.Error(), `"daily"`) {
+	if _, err := now.Table("dayly"); err == nil || !strings.Contains(err.Error(), "it has daily") {
 		t.Errorf("a table that is none: %v", err)
 	}
 

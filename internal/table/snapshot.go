@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"hindcast/internal/blob"
 )
@@ -105,7 +106,11 @@ func (s *Snapshot) Version(ctx context.Context, generation int64) (*Snapshot, er
 func (s *Snapshot) Table(name string) (Table, error) {
 	t, ok := s.Manifest.Tables[name]
 	if !ok {
-		return Table{}, fmt.Errorf("version %d has no table %q, but %q", s.Manifest.Commit.Generation, name, slices.Sorted(maps.Keys(s.Manifest.Tables)))
+		has := "it has none"
+		if len(s.Manifest.Tables) > 0 {
+			has = "it has " + strings.Join(slices.Sorted(maps.Keys(s.Manifest.Tables)), ", ")
+		}
+		return Table{}, fmt.Errorf("version %d has no table %s: %s", s.Manifest.Commit.Generation, name, has)
 	}
 	return t, nil
 }

@@ -3,102 +3,21 @@
 package s3blob_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/blob/blobtest"
 	"hindcast/internal/blob/openblob"
 	"hindcast/internal/blob/s3blob"
+	"hindcast/internal/testenv/s3env"
 )
 
-const accessKey, secretKey = "hindcast", "hindcast-secret"
-
-// gateway is a versitygw process over a folder.
-type gateway struct {
-	addr, dir string
-	cmd       *exec.Cmd
-	log       *bytes.Buffer
-}
-
-// startGateway starts a versitygw with an empty bucket named bucket, and points the SDK's
-// environment at it. The binary is $HINDCAST_VERSITYGW or in the PATH; .ci/servers installs it.
-func startGateway(t *testing.T) *gateway {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gateway{addr: l.Addr().String(), dir: t.TempDir()}
-	l.Close()
-	g.start(t)
-	t.Cleanup(func() {
-		g.kill()
-		if t.Failed() {
-			t.Logf("versitygw says: %s", g.log)
-		}
-	})
-	for name, value := range map[string]string{
-		"AWS_ENDPOINT_URL": "http://" + g.addr, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": accessKey, "AWS_SECRET_ACCESS_KEY": secretKey,
-		"AWS_CONFIG_FILE": filepath.Join(g.dir, "none"), "AWS_SHARED_CREDENTIALS_FILE": filepath.Join(g.dir, "none"),
-	} {
-		t.Setenv(name, value)
-	}
-	client := s3.New(s3.Options{
-		BaseEndpoint: aws.String("http://" + g.addr), Region: "us-east-1", UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
-	})
-	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("bucket")}); err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
-func (g *gateway) start(t *testing.T) {
-	t.Helper()
-	binary := os.Getenv("HINDCAST_VERSITYGW")
-	if binary == "" {
-		binary = "versitygw"
-	}
-	g.log = &bytes.Buffer{}
-	g.cmd = exec.Command(binary, "--port", g.addr, "--keep-alive", "--quiet", "posix", g.dir)
-	g.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+accessKey, "ROOT_SECRET_KEY="+secretKey)
-	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
-	if err := g.cmd.Start(); err != nil {
-		t.Fatalf("%v: run .ci/servers, which installs versitygw", err)
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.Dial("tcp", g.addr)
-		if err == nil {
-			conn.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			g.kill()
-			t.Fatalf("versitygw does not listen: %v\n%s", err, g.log)
-		}
-	}
-}
-
-func (g *gateway) kill() {
-	_ = g.cmd.Process.Kill() // it may have ended
-	_ = g.cmd.Wait()         // killed
-}
-
 func TestServerConformance(t *testing.T) {
-	startGateway(t)
+	s3env.Start(t)
 	n := 0
 	blobtest.Run(t, func(t *testing.T) blob.Store {
 		n++
@@ -112,7 +31,7 @@ func TestServerConformance(t *testing.T) {
 
 // At the bucket's root, without a prefix, and through openblob's retrier.
 func TestServerRootAndProbe(t *testing.T) {
-	startGateway(t)
+	s3env.Start(t)
 	s, err := openblob.Open(t.Context(), "s3://bucket")
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +49,7 @@ func TestServerRootAndProbe(t *testing.T) {
 }
 
 func TestServerRefusals(t *testing.T) {
-	startGateway(t)
+	s3env.Start(t)
 	open := func(url string) blob.Store {
 		s, err := s3blob.New(t.Context(), url, s3blob.Options{})
 		if err != nil {
@@ -157,7 +76,7 @@ func TestServerRefusals(t *testing.T) {
 
 // A server that is killed and comes back is an outage, which the retrier survives; objects that were acknowledged are there.
 func TestServerRestart(t *testing.T) {
-	g := startGateway(t)
+	g := s3env.Start(t)
 	bare, err := s3blob.New(t.Context(), "s3://bucket/x", s3blob.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +85,7 @@ func TestServerRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.kill()
+	g.Kill()
 	if _, err := bare.Head(t.Context(), "pointer"); !blob.IsTransient(err) {
 		t.Errorf("head without a server: %v", err)
 	}
@@ -184,7 +103,7 @@ func TestServerRestart(t *testing.T) {
 		result <- err
 	}()
 	time.Sleep(300 * time.Millisecond)
-	g.start(t)
+	g.Run(t)
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
