@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"strconv"
@@ -55,7 +56,15 @@ type demo struct {
 	ws  *local.Workspace
 }
 
-func (d *demo) tell(format string, args ...any) { fmt.Fprintf(d.Out, format+"\n", args...) }
+// tell tells the story: on standard output, unless JSON is wanted there.
+func (d *demo) tell(format string, args ...any) { fmt.Fprintf(d.story(), format+"\n", args...) }
+
+func (d *demo) story() io.Writer {
+	if d.json {
+		return d.Err
+	}
+	return d.Out
+}
 
 func (d *demo) play() (err error) {
 	if d.ws, err = d.open(d.ctx); err != nil {
@@ -86,7 +95,7 @@ func (d *demo) play() (err error) {
 		return err
 	}
 	d.tell("\n$ hindcast plan %s --from %s --to %s", demoJob, demoFrom, demoTo)
-	printPlanLines(d.Out, sum)
+	printPlanLines(d.story(), sum)
 
 	d.tell("$ hindcast run %s --from %s --to %s", demoJob, demoFrom, demoTo)
 	if err := d.run(d.ws, r); err != nil {
@@ -116,6 +125,13 @@ func (d *demo) play() (err error) {
 		return d.ws.Env.PromoteRun(d.ctx, r.Run, local.By(), "forward again", true)
 	}); err != nil {
 		return err
+	}
+	if d.json {
+		s, err := d.ws.Status(d.ctx, r.Run)
+		if err != nil {
+			return err
+		}
+		return d.print(s, nil)
 	}
 	where := ""
 	if d.workspace != ".hindcast" {

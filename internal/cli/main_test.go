@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}
-	opts := local.Options{Jobs: jobs.All()}
+	opts := local.Options{Jobs: jobs.All(), Embedded: true}
 	if os.Getenv(changedCode) != "" {
 		for i, j := range opts.Jobs {
 			opts.Jobs[i] = j.With(fstest.MapFS{"changed.go": {Data: []byte("package changed")}})

@@ -34,7 +34,9 @@ type Options struct {
 	Wrap func(blob.Store) blob.Store
 	// WrapHistory, where set, is called before and after every durable write of a history.
 	WrapHistory func(done bool) error
-	Now         func() time.Time
+	// Embedded lets any job name an embedded broker, as tests do; else only a file below samples/ can be one.
+	Embedded bool
+	Now      func() time.Time
 }
 
 // Workspace is a folder with runs and datasets. Its methods may be called concurrently.
@@ -121,9 +123,12 @@ func (w *Workspace) addrs(ctx context.Context, tail *spec.Tail, topic string) ([
 	if err != nil {
 		return nil, err
 	}
-	file, ok := strings.CutPrefix(addrs[0], "embedded:")
+	file, ok := strings.CutPrefix(addrs[0], spec.Embedded)
 	if !ok {
 		return addrs, nil
+	}
+	if below, err := filepath.Rel(filepath.Join(w.opts.Root, "samples"), w.Env.Locate(file)); !w.opts.Embedded && (err != nil || !filepath.IsLocal(below)) {
+		return nil, fmt.Errorf("source.tail.brokers: only samples have an embedded broker, and %s is not below samples/: name the brokers' addresses", file)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
