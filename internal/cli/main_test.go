@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}
-	opts := local.Options{Jobs: jobs.All(), Embedded: true}
+	opts := local.Options{Jobs: jobs.All()}
 	if os.Getenv(changedCode) != "" {
 		for i, j := range opts.Jobs {
 			opts.Jobs[i] = j.With(fstest.MapFS{"changed.go": {Data: []byte("package changed")}})
@@ -91,7 +91,7 @@ func hindcast(t *testing.T, args ...string) result {
 
 func hindcastWith(t *testing.T, list []job.Job, args ...string) result {
 	t.Helper()
-	return hindcastUnder(t, local.Options{Jobs: list}, args...)
+	return hindcastUnder(t, local.Options{Jobs: list, Embedded: true}, args...)
 }
 
 func hindcastUnder(t *testing.T, opts local.Options, args ...string) result {
