@@ -142,6 +142,31 @@ func TestTwoResume(t *testing.T) {
 	checkCorrected(t, ws, run)
 }
 
+// brokenDown is a copy in which the correction has failed when all its shards were finished.
+func brokenDown(t *testing.T) (ws, run string) {
+	t.Helper()
+	ws = spoiltCopy(t, false)
+	opts := local.Options{Jobs: jobs.All(), Wrap: func(s blob.Store) blob.Store {
+		return blob.Hook(s, func(op blob.Op) error {
+			if strings.HasSuffix(op.Key, "verdict.json") {
+				return errors.New("the disk is full")
+			}
+			return nil
+		})
+	}}
+	hindcastUnder(t, opts, correction(ws, "--promote")...).exits(t, exitError).has(t, "the disk is full")
+	return ws, begun(t, ws)
+}
+
+// TestResumeAfterFailure goes over everything in a new execution, and does nothing again.
+func TestResumeAfterFailure(t *testing.T) {
+	t.Parallel()
+	ws, run := brokenDown(t)
+	if goesOn(t, ws) != run {
+		t.Error("another run went on")
+	}
+}
+
 // TestRaceToResume starts processes at once where no execution was begun, where one was interrupted, and where one has failed.
 func TestRaceToResume(t *testing.T) {
 	t.Parallel()
@@ -149,19 +174,7 @@ func TestRaceToResume(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T) (ws, run string){
 		"not begun":   func(t *testing.T) (string, string) { return interrupted(t, 2) },
 		"interrupted": func(t *testing.T) (string, string) { return interrupted(t, midway(t)) },
-		"failed": func(t *testing.T) (string, string) {
-			ws, run := interrupted(t, midway(t))
-			opts := local.Options{Jobs: jobs.All(), Wrap: func(s blob.Store) blob.Store {
-				return blob.Hook(s, func(op blob.Op) error {
-					if strings.HasSuffix(op.Key, "verdict.json") {
-						return errors.New("the disk is full")
-					}
-					return nil
-				})
-			}}
-			hindcastUnder(t, opts, "resume", run, "--workspace", ws).exits(t, exitError).has(t, "the disk is full")
-			return ws, run
-		},
+		"failed":      brokenDown,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
