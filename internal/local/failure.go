@@ -68,7 +68,7 @@ func lastCause(events iter.Seq2[asl.Event, error]) (cause string, err error) {
 		if err != nil {
 			return "", fmt.Errorf("read history: %w", err)
 		}
-		if ev.Type == asl.LambdaFunctionFailed {
+		if ev.Type == asl.TaskFailed || ev.Type == asl.LambdaFunctionFailed {
 			cause = readable(ev.Cause)
 		}
 	}

@@ -25,10 +25,12 @@ import (
 // Table finds the job that writes a table: the first listed, if there are several.
 func (e *Env) Table(name string) (job.Job, *spec.Spec, error) {
 	var names []string
+	var broken []error
 	for _, j := range e.Jobs {
 		s, err := Spec(j)
 		if err != nil {
-			continue // hindcast jobs tells what is wrong with it
+			broken = append(broken, err)
+			continue
 		}
 		for _, o := range s.Outputs {
 			if o.Table == name {
@@ -38,7 +40,7 @@ func (e *Env) Table(name string) (job.Job, *spec.Spec, error) {
 		}
 	}
 	slices.Sort(names)
-	return job.Job{}, nil, fmt.Errorf("no job writes a table %q: tables are %s", name, strings.Join(slices.Compact(names), ", "))
+	return job.Job{}, nil, notFound(fmt.Sprintf("no job writes a table %q: tables are", name), slices.Compact(names), broken)
 }
 
 // DatasetName is what a dataset is called in its manifests: the last part of its location.

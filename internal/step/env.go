@@ -115,12 +115,14 @@ func call[In, Out any](ctx context.Context, in json.RawMessage, f func(context.C
 // Job returns a job and its spec by name.
 func (e *Env) Job(name string) (job.Job, *spec.Spec, error) {
 	var names []string
+	var broken []error
 	for _, j := range e.Jobs {
 		s, err := Spec(j)
 		if err != nil {
 			if j.Folder() == name {
 				return job.Job{}, nil, err
 			}
+			broken = append(broken, err)
 			continue
 		}
 		if s.Job == name {
@@ -129,7 +131,15 @@ func (e *Env) Job(name string) (job.Job, *spec.Spec, error) {
 		names = append(names, s.Job)
 	}
 	slices.Sort(names)
-	return job.Job{}, nil, fmt.Errorf("there is no job %q: jobs are %s", name, strings.Join(names, ", "))
+	return job.Job{}, nil, notFound(fmt.Sprintf("there is no job %q: jobs are", name), names, broken)
+}
+
+// notFound says what there is in place of what was asked for, and what may be it and cannot run.
+func notFound(what string, names []string, broken []error) error {
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	return errors.Join(append([]error{fmt.Errorf("%s %s", what, strings.Join(names, ", "))}, broken...)...)
 }
 
 // Spec parses a job's job.yaml and checks that the code fits it.
