@@ -163,20 +163,6 @@ func historyOf(t *testing.T, list []job.Job, ws, name string) []string {
 	return ops
 }
 
-// says asks that standard error, or output, has each of the words.
-func (r result) says(t *testing.T, words ...string) result {
-	t.Helper()
-	for _, w := range words {
-		if !strings.Contains(r.err+r.out, w) {
-			t.Errorf("it does not say %q:\nstdout:\n%s\nstderr:\n%s", w, r.out, r.err)
-		}
-	}
-	if strings.Contains(r.err, "panic") {
-		t.Errorf("it panicked:\n%s", r.err)
-	}
-	return r
-}
-
 func runOf(t *testing.T, r result) string {
 	t.Helper()
 	for line := range strings.Lines(r.err) {
@@ -207,13 +193,13 @@ func TestAWrongCanaryKeepsTheCandidateOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrong := withCanaries(t, right, c.canaries)
-			r := threeRun(t, wrong, ws, "--promote").exits(t, exitChecks).says(t, c.says...).says(t, "FAIL  canaries", "the pointer was not moved")
+			r := threeRun(t, wrong, ws, "--promote").exits(t, exitChecks).has(t, c.says...).has(t, "FAIL  canaries", "the pointer was not moved")
 			run := runOf(t, r)
 			for _, args := range [][]string{{"promote", run}, {"resume", run}} {
-				hindcastWith(t, []job.Job{wrong}, append(args, "--workspace", ws)...).exits(t, exitChecks).says(t, "check")
+				hindcastWith(t, []job.Job{wrong}, append(args, "--workspace", ws)...).exits(t, exitChecks).has(t, "check")
 			}
-			hindcastWith(t, []job.Job{wrong}, "rollback", run, "--workspace", ws).exits(t, exitConflict).says(t, "never promoted")
-			hindcastWith(t, list, "table", "cat", "sums", "--version", "2", "--workspace", ws).exits(t, exitUsage).says(t, "versions 1 to 1")
+			hindcastWith(t, []job.Job{wrong}, "rollback", run, "--workspace", ws).exits(t, exitConflict).has(t, "never promoted")
+			hindcastWith(t, list, "table", "cat", "sums", "--version", "2", "--workspace", ws).exits(t, exitUsage).has(t, "versions 1 to 1")
 			if got := historyOf(t, list, ws, "sums"); !slices.Equal(got, []string{"promote"}) {
 				t.Errorf("the history is %v", got)
 			}
@@ -370,7 +356,7 @@ func TestWhatIsNoSegmentIsCounted(t *testing.T) {
 	l := threeDays(t)
 	l.litter()
 	args := []string{"plan", "visits", "--from", threeFrom, "--to", threeTo, "--workspace", filepath.Join(t.TempDir(), "ws")}
-	hindcastWith(t, []job.Job{l.twoTables()}, args...).ok(t).says(t, "ignored  5 objects")
+	hindcastWith(t, []job.Job{l.twoTables()}, args...).ok(t).has(t, "ignored  5 objects")
 	var sum struct {
 		Ignored int `json:"ignored"`
 	}
@@ -400,13 +386,13 @@ func parquetOf(t *testing.T, schema record.Schema, b *record.Batch) []byte {
 func refused(t *testing.T, j job.Job, ws string, words ...string) {
 	t.Helper()
 	was := historyOf(t, []job.Job{j}, ws, "seen")
-	r := threeRun(t, j, ws, "--promote").exits(t, exitRefused).says(t, words...)
-	hindcastWith(t, []job.Job{j}, "promote", runOf(t, r), "--workspace", ws).exits(t, exitChecks).says(t, "no verdict yet", "resume")
+	r := threeRun(t, j, ws, "--promote").exits(t, exitRefused).has(t, words...)
+	hindcastWith(t, []job.Job{j}, "promote", runOf(t, r), "--workspace", ws).exits(t, exitChecks).has(t, "no verdict yet", "resume")
 	if got := historyOf(t, []job.Job{j}, ws, "seen"); !slices.Equal(got, was) {
 		t.Errorf("the history is %v, it was %v", got, was)
 	}
 	// Whoever asks later is told the same.
-	hindcastWith(t, []job.Job{j}, "status", runOf(t, r), "--workspace", ws).ok(t).says(t, words...)
+	hindcastWith(t, []job.Job{j}, "status", runOf(t, r), "--workspace", ws).ok(t).has(t, words...)
 }
 
 // flipped is data with one bit changed.
@@ -506,7 +492,7 @@ func TestDamagedSegmentsAreNamed(t *testing.T) {
 			}
 			ws := filepath.Join(t.TempDir(), "ws")
 			refused(t, l.twoTables(), ws, c.says...)
-			hindcastWith(t, []job.Job{l.twoTables()}, "table", "cat", "seen", "--workspace", ws).exits(t, exitError).says(t, "no version", "promote a run of visits first")
+			hindcastWith(t, []job.Job{l.twoTables()}, "table", "cat", "seen", "--workspace", ws).exits(t, exitError).has(t, "no version", "promote a run of visits first")
 		})
 	}
 }
@@ -535,12 +521,12 @@ func TestAFlippedByte(t *testing.T) {
 		l.put(file, flipped(data, at))
 		ws := filepath.Join(t.TempDir(), "ws")
 		hindcastWith(t, []job.Job{summed}, "plan", "visits", "--from", threeFrom, "--to", threeTo, "--workspace", ws).
-			exits(t, exitRefused).says(t, "visits+1+0000000012.zstd.parquet: its SHA-256 is", "restore it")
+			exits(t, exitRefused).has(t, "visits+1+0000000012.zstd.parquet: its SHA-256 is", "restore it")
 		r := threeRun(t, j, ws, "--promote")
 		switch r.code {
 		case exitRefused:
 			refusals++
-			r.says(t, "visits+1+0000000012.zstd.parquet")
+			r.has(t, "visits+1+0000000012.zstd.parquet")
 		case 0:
 			unnoticed++
 			if !maps.Equal(fileSums(t, []job.Job{j}, ws, "seen", "sums"), want) {
@@ -577,7 +563,7 @@ func TestAFooterThatHidesRows(t *testing.T) {
 
 	args := []string{"run", "visits", "--from", "2024-05-02", "--to", "2024-05-04", "--promote"}
 	hindcastWith(t, []job.Job{summed}, append(args, "--workspace", filepath.Join(t.TempDir(), "ws"))...).exits(t, exitRefused).
-		says(t, "visits+1+0000000000.zstd.parquet: its SHA-256 is", "damaged or replaced", "restore it")
+		has(t, "visits+1+0000000000.zstd.parquet: its SHA-256 is", "damaged or replaced", "restore it")
 
 	count := func(args ...string) int {
 		ws := filepath.Join(t.TempDir(), "ws")
@@ -589,7 +575,7 @@ func TestAFooterThatHidesRows(t *testing.T) {
 	}
 	// A run that trusts no bounds reads the rows, and holds them against the footer.
 	hindcastWith(t, []job.Job{l.twoTables()}, append(args, "--no-prune", "--workspace", filepath.Join(t.TempDir(), "ws"))...).
-		exits(t, exitRefused).says(t, "visits+1+0000000000.zstd.parquet", "row group 2", `column "at"`)
+		exits(t, exitRefused).has(t, "visits+1+0000000000.zstd.parquet", "row group 2", `column "at"`)
 
 	design, err := os.ReadFile(filepath.Join(testenv.Root(t), "DESIGN.md"))
 	if err != nil {
@@ -633,8 +619,8 @@ func TestSegmentsThatChangeUnderARun(t *testing.T) {
 				}
 				return nil
 			}, "run", "visits", "--from", threeFrom, "--to", threeTo, "--promote", "--workspace", ws)
-			r.exits(t, exitRefused).says(t, "segment changed since it was planned", key, "start a new run")
-			hindcastWith(t, []job.Job{j}, "resume", runOf(t, r), "--workspace", ws).exits(t, exitRefused).says(t, key)
+			r.exits(t, exitRefused).has(t, "segment changed since it was planned", key, "start a new run")
+			hindcastWith(t, []job.Job{j}, "resume", runOf(t, r), "--workspace", ws).exits(t, exitRefused).has(t, key)
 			if got := historyOf(t, []job.Job{j}, ws, "seen"); got != nil {
 				t.Errorf("the history is %v", got)
 			}
@@ -665,9 +651,9 @@ func TestAMissingSegmentCanBeBroughtBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := runOf(t, threeRun(t, j, ws).exits(t, exitRefused))
-	hindcastWith(t, []job.Job{j}, "runs", "--workspace", ws).ok(t).says(t, run, "planning, stopped")
+	hindcastWith(t, []job.Job{j}, "runs", "--workspace", ws).ok(t).has(t, run, "planning, stopped")
 	l.put(file, data)
-	hindcastWith(t, []job.Job{j}, "resume", run, "--workspace", ws).ok(t).says(t, "proven", "promote "+run)
+	hindcastWith(t, []job.Job{j}, "resume", run, "--workspace", ws).ok(t).has(t, "proven", "promote "+run)
 	hindcastWith(t, []job.Job{j}, "promote", run, "--workspace", ws).ok(t)
 	if n := len(tableRows(t, []job.Job{j}, ws, "seen")) - 1; n != 6*threeSegment-4 {
 		t.Errorf("%d events", n)
@@ -684,12 +670,12 @@ func TestGapsAreAcceptedByName(t *testing.T) {
 	}
 	l.segment(threeVisits(1, 30, 36)...)
 	ws := filepath.Join(t.TempDir(), "ws")
-	threeRun(t, j, ws).exits(t, exitRefused).says(t, "partition 1: no record with the offsets 12-30", "accept them by name: 1:12-30", "--accept-gap 1:12-30")
+	threeRun(t, j, ws).exits(t, exitRefused).has(t, "partition 1: no record with the offsets 12-30", "accept them by name: 1:12-30", "--accept-gap 1:12-30")
 	for _, part := range []string{"1:12-24", "1:13-30", "0:12-30", "1:0-12"} {
-		threeRun(t, j, ws, "--accept-gap", part).exits(t, exitRefused).says(t, "1:12-30")
+		threeRun(t, j, ws, "--accept-gap", part).exits(t, exitRefused).has(t, "1:12-30")
 	}
 	for _, bad := range []string{"12-30", "1", "1:30-12", "1:12", "-1:12-30", "1:a-b", ""} {
-		threeRun(t, j, ws, "--accept-gap", bad).exits(t, exitUsage).says(t, "1:12-30"[:0]+"write ")
+		threeRun(t, j, ws, "--accept-gap", bad).exits(t, exitUsage).has(t, "write ")
 	}
 	for _, gap := range [][]string{{"1:12-30"}, {"1:12-24", "1:24-30"}, {"1:0-99"}, {"1:5-"}} {
 		ws := filepath.Join(t.TempDir(), "ws")
@@ -706,7 +692,7 @@ func TestGapsAreAcceptedByName(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 		}
-		hindcastWith(t, []job.Job{j}, "status", s.Run, "--workspace", ws).ok(t).says(t, "warning: accepted: partition 1")
+		hindcastWith(t, []job.Job{j}, "status", s.Run, "--workspace", ws).ok(t).has(t, "warning: accepted: partition 1")
 		if n := len(tableRows(t, []job.Job{j}, ws, "seen")) - 1; n != 6*threeSegment-18-4 {
 			t.Errorf("%d events", n)
 		}

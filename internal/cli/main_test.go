@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -25,6 +27,9 @@ const asProgram = "HINDCAST_TEST_PROGRAM"
 
 // crashAt, in the environment of the program, kills it at a durable effect: 1 is before the first, 2 after it, 3 before the second ...
 const crashAt = "HINDCAST_TEST_CRASH_AT"
+
+// stopAt, in the environment of the program, stops it, as SIGSTOP does, before it first writes an object of that name.
+const stopAt = "HINDCAST_TEST_STOP_AT"
 
 // changedCode, in the environment of the program, makes it another program.
 const changedCode = "HINDCAST_TEST_CHANGED_CODE"
@@ -53,7 +58,26 @@ func TestMain(m *testing.M) {
 			return nil
 		})
 	}
+	if name := os.Getenv(stopAt); name != "" {
+		opts.Wrap = func(s blob.Store) blob.Store { return blob.Hook(s, stopBefore(name)) }
+	}
 	os.Exit(interruptible(os.Args[1:], Std(), opts))
+}
+
+// stopBefore stops this process before it first writes an object of a name. It goes on when it is told to.
+func stopBefore(name string) func(blob.Op) error {
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	var once sync.Once
+	return func(op blob.Op) error {
+		if !op.Done && path.Base(op.Key) == name {
+			once.Do(func() {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				<-goOn
+			})
+		}
+		return nil
+	}
 }
 
 // eachSide has fn called before and after every durable effect.

@@ -34,6 +34,17 @@ type swapped struct {
 	Served   int64  `json:"served"`
 }
 
+func (a *app) swapped(run string, res serve.Result) error {
+	s := swapped{run, string(res.Commit.Op), res.Version.Generation, res.Repeated, res.Served.Generation}
+	return a.print(s, func(w io.Writer) {
+		already := ""
+		if s.Repeated {
+			already = " already"
+		}
+		fmt.Fprintf(w, "%s: %s made version %d%s; version %d is served\n", s.Run, s.Op, s.Version, already, s.Served)
+	})
+}
+
 func (a *app) swapCmd(use, short string, do func(context.Context, *local.Workspace, string, string) (serve.Result, error)) *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
@@ -49,14 +60,7 @@ func (a *app) swapCmd(use, short string, do func(context.Context, *local.Workspa
 			if err != nil {
 				return err
 			}
-			s := swapped{args[0], string(res.Commit.Op), res.Version.Generation, res.Repeated, res.Served.Generation}
-			return a.print(s, func(w io.Writer) {
-				already := ""
-				if s.Repeated {
-					already = " already"
-				}
-				fmt.Fprintf(w, "%s: %s made version %d%s; version %d is served\n", s.Run, s.Op, s.Version, already, s.Served)
-			})
+			return a.swapped(args[0], res)
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "why, for the record")

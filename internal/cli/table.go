@@ -199,10 +199,7 @@ A partition without a file ("day=2011-11-30:") becomes empty. If a partition cha
 			if err != nil {
 				return err
 			}
-			s := swapped{c.Name, string(res.Commit.Op), res.Version.Generation, res.Repeated, res.Served.Generation}
-			return a.print(s, func(w io.Writer) {
-				fmt.Fprintf(w, "%s: commit made version %d; version %d is served\n", s.Run, s.Version, s.Served)
-			})
+			return a.swapped(c.Name, res)
 		},
 	}
 	cmd.Flags().StringVar(&c.Name, "name", "", "identifies the commit: the same name again is the same commit")

@@ -74,7 +74,7 @@ func (d Decision) write(ctx context.Context, run blob.Store) (*Decision, error) 
 	case errors.Is(err, table.ErrOther):
 		return ReadDecision(ctx, run)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		return nil, fmt.Errorf("%w: %w: run the same again to find out", ErrOutcomeUnknown, err)
 	}
 	return &d, nil
 }

@@ -44,7 +44,7 @@ func (e *DecidedError) Error() string {
 		s += " (" + d.Why + ")"
 	}
 	if d.Kind == KindPromote {
-		return s + ": roll it back instead"
+		return s + ": roll it back instead, once it is served"
 	}
 	return s + ": start a new run"
 }
