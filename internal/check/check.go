@@ -32,7 +32,7 @@ type Inputs struct {
 	FirstDeadLetters []transform.DeadLetter
 	Conflicts        int64
 	FirstConflicts   []transform.Conflict
-	// IDs are the event ids of shards in which one id may turn up again: those of tables cut by time, where events are deduped.
+	// IDs are the event ids of the shards, where events are deduped: a shard sees no id of another.
 	IDs []ShardIDs
 }
 
@@ -61,6 +61,8 @@ type ShardIDs struct {
 	Scheme partition.Scheme
 	// Open gives them as 8 bytes each, little-endian, ascending.
 	Open func(ctx context.Context) (io.ReadCloser, error)
+	// Locate finds the shard's events whose ids have such fingerprints. It is called only where another shard has them, too.
+	Locate func(ctx context.Context, fingerprints []uint64) ([]transform.Sighting, error)
 }
 
 // one is a check: its name in verdicts, and how it is made. An error means that it could not be made, and says nothing of the candidate.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"hindcast/internal/blob"
 	"hindcast/internal/blob/memblob"
 	"hindcast/internal/partition"
@@ -119,14 +121,56 @@ func (b bench) base(c *table.Candidate) *table.Snapshot {
 	return s
 }
 
-func shardIDs(shard string, scheme partition.Scheme, ids ...uint64) ShardIDs {
-	return ShardIDs{Shard: shard, Scheme: scheme, Open: func(context.Context) (io.ReadCloser, error) {
-		var b []byte
-		for _, id := range ids {
-			b = binary.LittleEndian.AppendUint64(b, id)
-		}
-		return io.NopCloser(bytes.NewReader(b)), nil
+// shardIDs are those of a shard that has one event, with an id and an amount, behind each fingerprint that another shard has, too.
+func shardIDs(shard string, scheme partition.Scheme, at transform.Position, id string, amount int64, fingerprints ...uint64) ShardIDs {
+	return ShardIDs{
+		Shard: shard, Scheme: scheme,
+		Open: func(context.Context) (io.ReadCloser, error) {
+			var b []byte
+			for _, f := range fingerprints {
+				b = binary.LittleEndian.AppendUint64(b, f)
+			}
+			return io.NopCloser(bytes.NewReader(b)), nil
+		},
+		Locate: func(ctx context.Context, wanted []uint64) (found []transform.Sighting, err error) {
+			for _, f := range wanted {
+				s, err := transform.Locate(ctx, &oneRow{at: at, id: id, amount: amount}, transform.Config{
+					Columns: oneRowColumns, Time: "at", ID: "id", Scheme: partition.Scheme{Buckets: 1},
+				}, []uint64{xxh3.HashString(id)})
+				if err != nil {
+					return nil, err
+				}
+				s[0].Fingerprint = f
+				found = append(found, s...)
+			}
+			return found, nil
+		},
+	}
+}
+
+var oneRowColumns = record.Schema{{Name: "at", Kind: record.Timestamp}, {Name: "id", Kind: record.String}, {Name: "amount", Kind: record.Int64}}
+
+// oneRow reads one event.
+type oneRow struct {
+	at     transform.Position
+	id     string
+	amount int64
+	read   bool
+}
+
+func (r *oneRow) Close() error { return nil }
+
+func (r *oneRow) Next(context.Context) (int32, *record.Batch, error) {
+	if r.read {
+		return 0, nil, io.EOF
+	}
+	r.read = true
+	b := &record.Batch{Len: 1, Offsets: []int64{r.at.Offset}, Columns: []record.Column{
+		{Kind: record.Timestamp, Int64s: []int64{0}}, {Kind: record.String}, {Kind: record.Int64, Int64s: []int64{r.amount}}, {Kind: record.String, Nulls: record.Bitmap{1}},
 	}}
+	b.Columns[1].Strings.Append([]byte(r.id))
+	b.Columns[3].Strings.Append(nil)
+	return r.at.Partition, b, nil
 }
 
 // good is what every check passes: a run on a base.
@@ -157,7 +201,8 @@ func good(t *testing.T) (bench, Inputs) {
 			{Count: transform.Count{Table: "revenue", Partition: 1, Origin: transform.FromTail}},
 		},
 		IDs: []ShardIDs{
-			shardIDs("a", revenue.Scheme, 1, 2, 2, 9), shardIDs("b", revenue.Scheme, 3, 10), shardIDs("c", hourly.Scheme, 2, 9, 11), shardIDs("d", revenue.Scheme),
+			shardIDs("a", revenue.Scheme, transform.Position{Offset: 5}, "x-1", 1, 1, 2, 2, 9), shardIDs("b", revenue.Scheme, transform.Position{}, "x-2", 2, 3, 10),
+			shardIDs("c", hourly.Scheme, transform.Position{}, "x-3", 3, 2, 9, 11), shardIDs("d", revenue.Scheme, transform.Position{}, "x-4", 4),
 		},
 	}
 	return b, in
@@ -250,7 +295,15 @@ func TestFailures(t *testing.T) {
 		"one id, two contents": {func(_ bench, in *Inputs) {
 			in.Conflicts, in.FirstConflicts = 1, []transform.Conflict{{ID: "536365-1", First: at, Second: transform.Position{Partition: 2, Offset: 99}, Column: "quantity"}}
 		}, "ids", Fail, `id "536365-1" is at partition 2, offset 77 and, with other contents, at partition 2, offset 99; they differ in quantity`},
-		"one id, two shards": {func(_ bench, in *Inputs) { in.IDs = append(in.IDs, shardIDs("e", revenue.Scheme, 4, 9)) }, "ids", Fail, "in the shards a and e"},
+		"one id, two shards": {func(_ bench, in *Inputs) {
+			in.IDs = append(in.IDs, shardIDs("e", revenue.Scheme, transform.Position{Partition: 1, Offset: 3}, "x-1", 2, 4, 9))
+		}, "ids", Fail, `id "x-1" is at partition 0, offset 5 and, with other contents, at partition 1, offset 3; they differ in amount`},
+		"a copy in two shards": {func(_ bench, in *Inputs) {
+			in.IDs = append(in.IDs, shardIDs("e", revenue.Scheme, transform.Position{Partition: 1, Offset: 3}, "x-1", 1, 4, 9))
+		}, "ids", OK, "No event id came with two contents."},
+		"two ids, one fingerprint": {func(_ bench, in *Inputs) {
+			in.IDs = append(in.IDs, shardIDs("e", revenue.Scheme, transform.Position{Partition: 1, Offset: 3}, "x-9", 2, 4, 9))
+		}, "ids", OK, "No event id came with two contents."},
 		"a file changed": {func(b bench, in *Inputs) {
 			f := in.Candidate.Tables["revenue"].Partitions["day=2011-11-01"].Files[0]
 			body, _, err := blob.ReadAll(b.t.Context(), b.store, f.Path)
@@ -363,7 +416,7 @@ func TestTroubleIsNoVerdict(t *testing.T) {
 		t.Errorf("no base: %v", err)
 	}
 	unsorted := in
-	unsorted.IDs = []ShardIDs{shardIDs("a", revenue.Scheme, 2, 1)}
+	unsorted.IDs = []ShardIDs{shardIDs("a", revenue.Scheme, transform.Position{}, "x", 1, 2, 1)}
 	if _, err := Run(t.Context(), unsorted); err == nil || !strings.Contains(err.Error(), "not sorted") {
 		t.Errorf("ids that are not sorted: %v", err)
 	}

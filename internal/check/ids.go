@@ -8,18 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"hindcast/internal/transform"
 )
 
 // ids asks that no event id came with two contents: within a shard, where both contents were seen, or in two
-// shards of one scheme, which only an event that changed its time can be in.
+// shards of one scheme. Fingerprints tell which events of two shards to look at; those are read again.
 func ids(ctx context.Context, e *evidence) (Result, error) {
 	r := Result{Status: OK, Total: e.Conflicts}
 	for _, c := range e.FirstConflicts[:min(len(e.FirstConflicts), MaxFindings)] {
-		differs := ""
-		if c.Column != "" {
-			differs = "; they differ in " + c.Column
-		}
-		r.Findings = append(r.Findings, fmt.Sprintf("id %q is at %s and, with other contents, at %s%s", c.ID, c.First, c.Second, differs))
+		r.Findings = append(r.Findings, describeConflict(c))
 	}
 	seen, err := acrossShards(ctx, e.IDs, &r)
 	if err != nil {
@@ -35,6 +33,23 @@ func ids(ctx context.Context, e *evidence) (Result, error) {
 	r.Do = "Find out what writes an id twice. If an event may be written again with changes, name another column as the event's id."
 	return r, nil
 }
+
+func describeConflict(c transform.Conflict) string {
+	differs := ""
+	if c.Column != "" {
+		differs = "; they differ in " + c.Column
+	}
+	return fmt.Sprintf("id %q is at %s and, with other contents, at %s%s", c.ID, c.First, c.Second, differs)
+}
+
+// meeting is a fingerprint that two shards of a scheme have.
+type meeting struct {
+	a, b        *idStream
+	fingerprint uint64
+}
+
+// maxMeetings bounds how many are looked at. Ids of which more come twice are no ids: the rest counts as found.
+const maxMeetings = 1 << 20
 
 // acrossShards merges the shards' sorted ids, scheme by scheme.
 func acrossShards(ctx context.Context, shards []ShardIDs, r *Result) (seen int64, err error) {
@@ -61,6 +76,7 @@ func acrossShards(ctx context.Context, shards []ShardIDs, r *Result) (seen int64
 		}
 	}
 	heap.Init(&h)
+	var met []meeting
 	var last *idStream // the shard that had the id before
 	var lastID uint64
 	for len(h) > 0 {
@@ -69,7 +85,11 @@ func acrossShards(ctx context.Context, shards []ShardIDs, r *Result) (seen int64
 			return 0, ctx.Err()
 		}
 		if last != nil && in != last && in.id == lastID && in.Scheme == last.Scheme {
-			r.find("one event id is in the shards %s and %s, so it came with two event times", last.Shard, in.Shard)
+			if len(met) < maxMeetings {
+				met = append(met, meeting{last, in, in.id})
+			} else {
+				r.Total++
+			}
 		}
 		last, lastID = in, in.id
 		more, err := in.next()
@@ -82,7 +102,40 @@ func acrossShards(ctx context.Context, shards []ShardIDs, r *Result) (seen int64
 			heap.Pop(&h)
 		}
 	}
-	return seen, nil
+	return seen, compare(ctx, met, r)
+}
+
+// compare looks at the events that the meetings are of, and tells those that conflict.
+func compare(ctx context.Context, met []meeting, r *Result) error {
+	wanted := map[*idStream][]uint64{}
+	for _, m := range met {
+		wanted[m.a] = append(wanted[m.a], m.fingerprint)
+		wanted[m.b] = append(wanted[m.b], m.fingerprint)
+	}
+	sightings := map[*idStream]map[uint64][]transform.Sighting{}
+	for in, fingerprints := range wanted {
+		found, err := in.Locate(ctx, fingerprints)
+		if err != nil {
+			return fmt.Errorf("look for event ids in shard %s: %w", in.Shard, err)
+		}
+		by := map[uint64][]transform.Sighting{}
+		for _, s := range found {
+			by[s.Fingerprint] = append(by[s.Fingerprint], s)
+		}
+		sightings[in] = by
+	}
+	told := map[transform.Conflict]bool{} // tables of other schemes have the same
+	for _, m := range met {
+		for _, a := range sightings[m.a][m.fingerprint] {
+			for _, b := range sightings[m.b][m.fingerprint] {
+				if c, ok := a.Conflict(b); ok && !told[c] {
+					told[c] = true
+					r.find("%s", describeConflict(c))
+				}
+			}
+		}
+	}
+	return nil
 }
 
 type idStream struct {

@@ -80,7 +80,7 @@ func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, e
 	}
 	findings(&inputs, done)
 	if r.Spec.Source.Event.Dedupe {
-		if inputs.IDs, err = e.shardIDs(ctx, store, c.Shards); err != nil {
+		if inputs.IDs, err = e.shardIDs(ctx, r, j, p.Plan, c.Shards); err != nil {
 			return check.Verdict{}, err
 		}
 	}
@@ -115,24 +115,36 @@ func findings(in *check.Inputs, done []finished) {
 	}
 }
 
-// shardIDs are the fingerprints that shards of tables cut by time left.
-func (e *Env) shardIDs(ctx context.Context, store blob.Store, shards []string) ([]check.ShardIDs, error) {
+// shardIDs are the fingerprints that the shards left, and how the events behind them are found.
+func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, shards []string) ([]check.ShardIDs, error) {
+	store := e.runStore(r.Run)
 	var out []check.ShardIDs
 	for _, id := range shards {
-		var sh plan.Shard
-		if err := readJSON(ctx, store, shardKey(id), &sh); err != nil {
+		l := &lap{env: e, request: r, store: store}
+		if err := readJSON(ctx, store, shardKey(id), &l.shard); err != nil {
 			return nil, err
 		}
-		if sh.TopicPartition != nil {
-			continue
-		}
-		out = append(out, check.ShardIDs{Shard: id, Scheme: sh.Scheme, Open: func(ctx context.Context) (io.ReadCloser, error) {
-			o, err := store.Get(ctx, fingerprintsKey(id), blob.GetOptions{})
-			if err != nil {
-				return nil, err
-			}
-			return o.Body, nil
-		}})
+		out = append(out, check.ShardIDs{
+			Shard: id, Scheme: l.shard.Scheme,
+			Open: func(ctx context.Context) (io.ReadCloser, error) {
+				o, err := store.Get(ctx, fingerprintsKey(id), blob.GetOptions{})
+				if err != nil {
+					return nil, err
+				}
+				return o.Body, nil
+			},
+			Locate: func(ctx context.Context, fingerprints []uint64) ([]transform.Sighting, error) {
+				c, err := transform.ForShard(p, l.shard, j.Outputs())
+				if err != nil {
+					return nil, err
+				}
+				reader, err := l.open(ctx, p, l.shard.Inputs, c.Columns)
+				if err != nil {
+					return nil, err
+				}
+				return transform.Locate(ctx, reader, c, fingerprints)
+			},
+		})
 	}
 	return out, nil
 }

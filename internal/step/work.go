@@ -117,9 +117,7 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	c.Sink = func(name, label string, rows iter.Seq2[*record.Batch, error]) error {
 		return l.sink(wctx, name, label, schemas[name], rows)
 	}
-	// An id in two shards is told by their fingerprints. A topic partition's
-	// shard sees all of its ids, and equal ids have equal keys, so in equal partitions.
-	c.Fingerprints = l.shard.TopicPartition == nil && c.ID != ""
+	c.Fingerprints = c.ID != "" // they tell an id that is in two shards
 	checkpoint, err := os.CreateTemp("", "hindcast-checkpoint-*")
 	if err != nil {
 		return transform.Result{}, fmt.Errorf("make a scratch file: %w", err)

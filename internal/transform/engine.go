@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 
 	"github.com/zeebo/xxh3"
@@ -108,8 +107,8 @@ func newOutput(o Output, c Config) (*output, error) {
 	return out, err
 }
 
-// add takes a batch.
-func (e *engine) add(partition int32, b *record.Batch) error {
+// check asks that a batch has what the configuration says.
+func (e *engine) check(partition int32, b *record.Batch) error {
 	if len(b.Columns) != len(e.c.Columns)+1 {
 		return fmt.Errorf("topic partition %d: a batch has %d columns where the events have %d and %s", partition, len(b.Columns), len(e.c.Columns), ErrorColumn)
 	}
@@ -123,6 +122,14 @@ func (e *engine) add(partition int32, b *record.Batch) error {
 	}
 	if len(b.Offsets) != b.Len {
 		return fmt.Errorf("topic partition %d: a batch of %d rows has %d offsets", partition, b.Len, len(b.Offsets))
+	}
+	return nil
+}
+
+// add takes a batch.
+func (e *engine) add(partition int32, b *record.Batch) error {
+	if err := e.check(partition, b); err != nil {
+		return err
 	}
 	from, err := e.advance(partition, b)
 	if err != nil {
@@ -358,12 +365,7 @@ func (e *engine) idOf(ids *record.Column, row int) []byte {
 }
 
 func (e *engine) conflict(ids *record.Column, row int32, before *seenEntry, at Position, c content) Conflict {
-	out := Conflict{First: Position{before.part, before.offset}, Second: at}
-	if ids.Kind == record.String {
-		out.ID = strings.ToValidUTF8(string(ids.Strings.At(int(row))), "\uFFFD")
-	} else {
-		out.ID = strconv.FormatInt(ids.Int64s[row], 10)
-	}
+	out := Conflict{ID: idText(ids, row), First: Position{before.part, before.offset}, Second: at}
 	if i := differing(before.content, c, len(e.c.Columns), e.id); i >= 0 {
 		out.Column = e.c.Columns[i].Name
 	}
