@@ -240,7 +240,7 @@ func (p *Plan) warn(open []int32) {
 	}
 }
 
-// checkSlots refuses a run over the whole log whose tables cut by time would have unknown partitions.
+// checkSlots refuses a run over the whole log whose tables cut by time would have unknown partitions, or too many.
 func (p *Plan) checkSlots() error {
 	if p.Window != nil || !slices.ContainsFunc(p.Spec.Outputs, spec.Output.ByTime) {
 		return nil
@@ -252,6 +252,14 @@ func (p *Plan) checkSlots() error {
 					return fmt.Errorf("segment %s, row group %d: its footer does not tell which event times it holds, so that the partitions of a table cut by time are unknown: "+
 						"write that table by a job of its own, which has a window", use.Key, i)
 				}
+			}
+		}
+	}
+	// What the segments tell already is refused before the tail is captured.
+	for _, scheme := range p.Spec.Schemes() {
+		if scheme.ByTime() {
+			if _, err := p.slots(scheme, p.pieces(nil)); err != nil {
+				return err
 			}
 		}
 	}

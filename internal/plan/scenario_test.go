@@ -268,11 +268,14 @@ func TestStrayTimesDoNotMakeMillionsOfHours(t *testing.T) {
 	seg := dense(0, 0, 200)
 	seg.RowGroups[1].EventTime.Max = mustInstant("9000-01-01T00:00:00Z")
 	s := testSpec(0, 0, false, partition.Scheme{Buckets: 4}, partition.Scheme{Unit: partition.Hour, Column: "t", Zone: "UTC"})
-	p, err := Build(s, nil, Inventory{Topic: "t", Segments: []Segment{seg}}, Options{})
-	if err != nil {
-		t.Fatal(err)
+	inv := Inventory{Topic: "t", Segments: []Segment{seg}}
+	if _, err := Build(s, nil, inv, Options{}); err == nil || !strings.Contains(err.Error(), "the last in partition=0/t+0+000000, offsets 100-200") {
+		t.Error(err)
 	}
-	if _, _, err := Shards(p, nil); err == nil || !strings.Contains(err.Error(), "the last in partition=0/t+0+000000, offsets 100-200") {
+	// An instant of no calendar that labels have.
+	seg.RowGroups[0].EventTime.Min = mustInstant("0001-01-01T00:00:00Z")
+	s.Outputs[1].Scheme.Unit = partition.Month
+	if _, err := Build(s, nil, inv, Options{}); err == nil || !strings.Contains(err.Error(), "the first event is in segment partition=0/t+0+000000, offsets 0-100") {
 		t.Error(err)
 	}
 }

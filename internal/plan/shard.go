@@ -221,15 +221,16 @@ func (p *Plan) slots(scheme partition.Scheme, pieces []piece) ([]partition.Slot,
 	}
 	// A cheap guess first: a stray time may span millions of hours.
 	length := map[partition.Unit]spec.Duration{partition.Hour: spec.Hour, partition.Day: spec.Day, partition.Month: 28 * spec.Day}[scheme.Unit]
-	if w.To/int64(length)-w.From/int64(length) > maxSlots {
-		err := fmt.Errorf("the window %s has more than %d partitions by %s", w, maxSlots, scheme.Unit)
-		if first != nil {
-			err = fmt.Errorf("%w: the first event is in segment %s, offsets %s, the last in %s, offsets %s",
-				err, first.seg.Key, first.span(), last.seg.Key, last.span())
-		}
-		return nil, err
+	var slots []partition.Slot
+	err := fmt.Errorf("the window %s has more than %d partitions by %s", w, maxSlots, scheme.Unit)
+	if w.To/int64(length)-w.From/int64(length) <= maxSlots {
+		slots, err = scheme.Slots(w.From, w.To)
 	}
-	return scheme.Slots(w.From, w.To)
+	if err != nil && first != nil {
+		err = fmt.Errorf("%w: the first event is in segment %s, offsets %s, the last in %s, offsets %s; if its time is a stray one, "+
+			"write the tables cut by time by a job of their own, which has a window", err, first.seg.Key, first.span(), last.seg.Key, last.span())
+	}
+	return slots, err
 }
 
 // cut groups contiguous slots into shards of about rows rows. A shard reads each piece that may hold events of its slots.
