@@ -350,6 +350,44 @@ func TestCrashAgainWhileResuming(t *testing.T) {
 	}
 }
 
+// TestCrashOfARunOfTwoTables interrupts a run whose tables are cut in different ways: there is no version yet, then one with both.
+func TestCrashOfARunOfTwoTables(t *testing.T) {
+	t.Parallel()
+	tables, n := []string{"account-balance", "ledger-entry"}, 1
+	if testenv.Full() {
+		n = 12
+	}
+	args := []string{"run", "account-balance", "--promote", "--shard-rows", "200000", "--lap-rows", "100000", "--workspace"}
+	undisturbed := filepath.Join(t.TempDir(), "ws")
+	var sides atomic.Int64
+	opts := eachSide(local.Options{Jobs: jobs.All()}, func() error { sides.Add(1); return nil })
+	hindcastUnder(t, opts, append(args, undisturbed)...).ok(t)
+	rnd := rand.New(rand.NewPCG(4, 0))
+	for i := range n {
+		side := 3 + (i*int(sides.Load())+rnd.IntN(int(sides.Load())))/n
+		t.Run(strconv.Itoa(side), func(t *testing.T) {
+			t.Parallel()
+			ws := filepath.Join(t.TempDir(), "ws")
+			if crashesAt(t, side, append(args, ws)...) {
+				var list []local.Status
+				if err := json.Unmarshal([]byte(hindcast(t, "runs", "--json", "--workspace", ws).ok(t).out), &list); err != nil || len(list) != 1 {
+					t.Fatalf("%v: %+v", err, list)
+				}
+				if list[0].Phase != local.Promoted && hindcast(t, "table", "files", tables[0], "--workspace", ws).code == 0 {
+					t.Errorf("there is a version, but the run is %s", list[0].Phase)
+				}
+				hindcast(t, "resume", list[0].Run, "--workspace", ws).ok(t)
+			}
+			for _, name := range tables {
+				sameContents(t, name, contents(t, ws, name), contents(t, undisturbed, name))
+			}
+			if log := versions(t, ws, tables[1]); len(log) != 1 {
+				t.Errorf("the pointer's history is %+v", log)
+			}
+		})
+	}
+}
+
 // TestCrashAtEveryEffectOfASwap interrupts promotion, rollback and promotion again; the same command again must complete each, once.
 func TestCrashAtEveryEffectOfASwap(t *testing.T) {
 	t.Parallel()

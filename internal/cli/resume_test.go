@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,6 +166,38 @@ func TestResumeAfterFailure(t *testing.T) {
 	if goesOn(t, ws) != run {
 		t.Error("another run went on")
 	}
+}
+
+// TestAbortWhileItRuns aborts a run that another process is driving: it must stop, and promote nothing.
+func TestAbortWhileItRuns(t *testing.T) {
+	t.Parallel()
+	ws, at := spoiltCopy(t, false), int64(midway(t))
+	reached, release := make(chan struct{}), make(chan struct{})
+	var n atomic.Int64
+	opts := eachSide(local.Options{Jobs: jobs.All()}, func() error {
+		if n.Add(1) == at {
+			close(reached)
+			<-release
+		}
+		return nil
+	})
+	var driven result
+	var drive sync.WaitGroup
+	drive.Go(func() { driven = hindcastUnder(t, opts, correction(ws, "--promote")...) })
+	<-reached
+	var list []local.Status
+	if err := json.Unmarshal([]byte(hindcast(t, "runs", "--json", "--workspace", ws).ok(t).out), &list); err != nil {
+		t.Error(err)
+	}
+	run := list[len(list)-1].Run
+	hindcast(t, "abort", run, "--why", "not needed", "--workspace", ws).ok(t)
+	close(release)
+	drive.Wait()
+	driven.exits(t, exitConflict).has(t, "decided to abort", "not needed")
+	if s := hindcast(t, "status", run, "--json", "--workspace", ws).ok(t).status(t); s.Phase != local.Aborted || s.Done == s.Shards {
+		t.Errorf("the run is %+v", s)
+	}
+	sameContents(t, demoTable, contents(t, ws, demoTable), spoilt.served)
 }
 
 // TestRaceToResume starts processes at once where no execution was begun, where one was interrupted, and where one has failed.
