@@ -293,9 +293,9 @@ func changedJob(t *testing.T, j job.Job, words map[string]string, outputs job.Ou
 }
 
 // tableRows reads what a table serves: its columns' names, then its rows.
-func tableRows(t *testing.T, list []job.Job, workspace, table string, args ...string) [][]string {
+func tableRows(t *testing.T, list []job.Job, workspace, table string) [][]string {
 	t.Helper()
-	text := hindcastWith(t, list, append([]string{"table", "cat", table, "--workspace", workspace}, args...)...).ok(t).out
+	text := hindcastWith(t, list, "table", "cat", table, "--workspace", workspace).ok(t).out
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil {
 		t.Fatal(err)
