@@ -114,12 +114,27 @@ result beside what is served, checks it, and moves one pointer. Rollback moves i
 Begin with: hindcast demo
 
 ` + ExitCodes,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			meant := ""
+			if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+				meant = ", did you mean " + strings.Join(names, " or ") + "?"
+			}
+			return usage(fmt.Errorf("there is no command %q%s; see hindcast --help", args[0], meant))
+		},
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
 	}
+	root.SetUsageTemplate(root.UsageTemplate() + "{{if .HasParent}}\nhindcast --help lists the exit codes.\n{{end}}")
 	root.PersistentFlags().StringVar(&a.workspace, "workspace", defaultWorkspace, "folder that holds runs and datasets")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON document: the data, or {error, exit, data} if it fails")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, cmd := range []*cobra.Command{
 		a.demoCmd(), a.jobsCmd(), a.planCmd(), a.runCmd(), a.runsCmd(), a.statusCmd(), a.resumeCmd(),

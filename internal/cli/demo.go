@@ -36,8 +36,9 @@ const (
 
 func (a *app) demoCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "demo",
-		Short: "Correct three bad weeks of a real retailer: plan, run, promote, roll back",
+		Use:     "demo",
+		Short:   "Correct three bad weeks of a real retailer: plan, run, promote, roll back",
+		Example: "  hindcast demo\n  hindcast demo --workspace /tmp/demo",
 		Long: `Plays a correction on a real retailer's year of invoice lines (samples/retail). Production counted
 cancellations as sales for three weeks of November 2011. The demo leaves a workspace that all other verbs work on.`,
 		Args: exactly(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +52,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usage(fmt.Errorf("%s takes %d argument(s) %v, not %d; see hindcast %s --help", cmd.Name(), len(names), names, len(args), cmd.Name()))
+		return usage(fmt.Errorf("%s takes %d argument(s) %v, not %d; see %s --help", strings.TrimPrefix(cmd.CommandPath(), "hindcast "), len(names), names, len(args), cmd.CommandPath()))
 	}
 }
 
@@ -63,6 +64,8 @@ func exitCode(err error) int {
 	var s *step.Error
 	if errors.As(err, &s) {
 		switch s.Name {
+		case step.Invalid:
+			return exitUsage
 		case step.PlanRefused, step.InputChanged, step.InputDamaged, step.CodeChanged:
 			return exitRefused
 		case step.NotProven:

@@ -21,9 +21,10 @@ type listedJob struct {
 
 func (a *app) jobsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "jobs",
-		Short: "List the jobs, and what is wrong with those that cannot run",
-		Args:  exactly(),
+		Use:     "jobs",
+		Short:   "List the jobs, and what is wrong with those that cannot run",
+		Example: "  hindcast jobs",
+		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			var list []listedJob
 			var bad []string

@@ -62,9 +62,10 @@ It ends with a proven candidate and the command that promotes it; with --promote
 func (a *app) resumeCmd() *cobra.Command {
 	var workers int
 	cmd := &cobra.Command{
-		Use:   "resume RUN",
-		Short: "Go on with a run that was interrupted or failed; finished shards are not redone",
-		Args:  exactly("RUN"),
+		Use:     "resume RUN",
+		Short:   "Go on with a run that was interrupted or failed; finished shards are not redone",
+		Example: "  hindcast resume 20111210-090000-daily-country-revenue-1f2e3d4c",
+		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			ws, err := a.open(ctx)

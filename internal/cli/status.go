@@ -20,9 +20,10 @@ import (
 
 func (a *app) runsCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "runs",
-		Short: "List the workspace's runs",
-		Args:  exactly(),
+		Use:     "runs",
+		Short:   "List the workspace's runs",
+		Example: "  hindcast runs",
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ws, err := a.open(cmd.Context())
 			if err != nil {
@@ -46,9 +47,10 @@ func (a *app) runsCmd() *cobra.Command {
 
 func (a *app) statusCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "status RUN",
-		Short: "Show how far a run has come, what became of its input, and what the checks said",
-		Args:  exactly("RUN"),
+		Use:     "status RUN",
+		Short:   "Show how far a run has come, what became of its input, and what the checks said",
+		Example: "  hindcast status 20111210-090000-daily-country-revenue-1f2e3d4c",
+		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ws, err := a.open(cmd.Context())
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,9 +49,10 @@ func (a *app) swapped(run string, res serve.Result) error {
 func (a *app) swapCmd(use, short string, do func(context.Context, *local.Workspace, string, string) (serve.Result, error)) *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  exactly("RUN"),
+		Use:     use,
+		Short:   short,
+		Example: "  hindcast " + strings.Replace(use, "RUN", "20111210-090000-daily-country-revenue-1f2e3d4c", 1),
+		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ws, err := a.open(cmd.Context())
 			if err != nil {
@@ -70,9 +72,10 @@ func (a *app) swapCmd(use, short string, do func(context.Context, *local.Workspa
 func (a *app) abortCmd() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
-		Use:   "abort RUN",
-		Short: "Give a run up: nothing promotes it any more, and its workers stop at their next lap",
-		Args:  exactly("RUN"),
+		Use:     "abort RUN",
+		Short:   "Give a run up: nothing promotes it any more, and its workers stop at their next lap",
+		Example: `  hindcast abort 20111210-090000-daily-country-revenue-1f2e3d4c --why "wrong window"`,
+		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ws, err := a.open(cmd.Context())
 			if err != nil {

@@ -23,7 +23,10 @@ func (a *app) tableCmd() *cobra.Command {
 		Use:   "table",
 		Short: "Read the served version of a table, its history and its files; commit live partitions",
 		Args: func(_ *cobra.Command, args []string) error {
-			return usage(fmt.Errorf("table takes one of log, cat, files and commit, not %v", args))
+			if len(args) == 0 {
+				return usage(errors.New("table takes one of log, cat, files and commit; see hindcast table --help"))
+			}
+			return usage(fmt.Errorf("table takes one of log, cat, files and commit, not %s; see hindcast table --help", args[0]))
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -53,8 +56,11 @@ func (a *app) snapshot(ctx context.Context, name string, version int64) (snap *t
 		return nil, "", err
 	}
 	if version != 0 {
-		if snap, err = snap.Version(ctx, version); err != nil {
-			return nil, "", usage(err)
+		if snap, err = snap.Version(ctx, version); errors.Is(err, table.ErrNoSuchVersion) {
+			err = usage(err)
+		}
+		if err != nil {
+			return nil, "", err
 		}
 	}
 	return snap, ws.Env.DatasetLocation(s), nil
@@ -62,9 +68,10 @@ func (a *app) snapshot(ctx context.Context, name string, version int64) (snap *t
 
 func (a *app) tableLogCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "log TABLE",
-		Short: "List the versions of the table's dataset, newest first",
-		Args:  exactly("TABLE"),
+		Use:     "log TABLE",
+		Short:   "List the versions of the table's dataset, newest first",
+		Example: "  hindcast table log daily-country-revenue",
+		Args:    exactly("TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			snap, _, err := a.snapshot(cmd.Context(), args[0], 0)
 			if err != nil {
@@ -95,7 +102,9 @@ func (a *app) tableCatCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cat TABLE",
 		Short: "Stream a table's rows, ordered by partition, then key",
-		Args:  exactly("TABLE"),
+		Example: `  hindcast table cat daily-country-revenue
+  hindcast table cat daily-country-revenue --version 1 --format parquet > version-1.parquet`,
+		Args: exactly("TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := table.OutputFormat(format)
 			if a.json && !cmd.Flags().Changed("format") {
@@ -122,7 +131,9 @@ func (a *app) tableFilesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "files TABLE",
 		Short: "List the files of a version, or print a query over exactly them",
-		Args:  exactly("TABLE"),
+		Example: `  hindcast table files daily-country-revenue
+  hindcast table files daily-country-revenue --as duckdb | duckdb`,
+		Args: exactly("TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			snap, base, err := a.snapshot(cmd.Context(), args[0], version)
 			if err != nil {
@@ -187,10 +198,13 @@ A partition without a file ("day=2011-11-30:") becomes empty. If a partition cha
 				if !ok {
 					return usage(fmt.Errorf("%q is not PARTITION:FILE, as day=2011-11-30:rows.parquet", arg))
 				}
+				if partitions[partition] != nil {
+					return usage(fmt.Errorf("%s is given twice", partition))
+				}
 				partitions[partition] = func(func(*record.Batch, error) bool) {}
 				if file != "" {
-					if partitions[partition], err = ws.Env.RowsOfFile(c.Table, file); err != nil {
-						return usage(err)
+					if partitions[partition], err = ws.Env.RowsOfFile(c.Table, partition, file); err != nil {
+						return err
 					}
 				}
 			}

@@ -68,7 +68,7 @@ func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
 		run, _, _ := strings.Cut(strings.TrimPrefix(page[0].Key, "runs/"), "/")
 		after = "runs/" + run + "0" // past all that begins with "runs/<run>/": "0" follows "/"
 		s, err := w.Status(ctx, run)
-		if errors.Is(err, blob.ErrNotFound) {
+		if named, ok := errors.AsType[*step.Error](err); ok && named.Name == step.Invalid {
 			continue // no request: the run was never begun
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"hindcast/internal/job"
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/partition"
 	"hindcast/internal/record"
 	"hindcast/internal/serve"
 	"hindcast/internal/spec"
@@ -40,7 +41,7 @@ func (e *Env) Table(name string) (job.Job, *spec.Spec, error) {
 		}
 	}
 	slices.Sort(names)
-	return job.Job{}, nil, notFound(fmt.Sprintf("no job writes a table %q: tables are", name), slices.Compact(names), broken)
+	return job.Job{}, nil, &Error{Invalid, notFound(fmt.Sprintf("no job writes a table %q: tables are", name), slices.Compact(names), broken)}
 }
 
 // DatasetName is what a dataset is called in its manifests: the last part of its location.
@@ -67,11 +68,20 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 	if err != nil {
 		return serve.Result{}, err
 	}
+	if err := table.CheckName("live commit", c.Name); err != nil {
+		return serve.Result{}, &Error{Invalid, err}
+	}
 	schemas, err := Schemas(j, s)
 	if err != nil {
 		return serve.Result{}, err
 	}
 	schema := schemas[c.Table]
+	labels := map[string]string{}
+	for name := range partitions {
+		if labels[name], err = schema.Label(name); err != nil {
+			return serve.Result{}, &Error{Invalid, fmt.Errorf("table %s: %w", c.Table, err)}
+		}
+	}
 	store, err := e.Dataset(ctx, s)
 	if err != nil {
 		return serve.Result{}, err
@@ -81,11 +91,9 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 	g.SetLimit(putParallel)
 	var mu sync.Mutex
 	for name, rows := range partitions {
-		label, err := schema.Label(name)
-		if err != nil {
-			return serve.Result{}, errors.Join(fmt.Errorf("table %s: %w", c.Table, err), g.Wait())
-		}
+		label := labels[name]
 		g.Go(func() error {
+			rows := ofBucket(s, c.Table, schema, label, rows)
 			f, err := table.WriteFile(gctx, store, table.Path(c.Name, c.Table, name, 0), schema, label, rows, table.WriteOptions{})
 			mu.Lock()
 			defer mu.Unlock()
@@ -93,18 +101,48 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	switch err := g.Wait(); {
+	case errors.Is(err, table.ErrOther):
+		return serve.Result{}, &Error{Conflict, fmt.Errorf("commit %s: the name was used for other rows: take a new name: %w", c.Name, err)}
+	case errors.Is(err, table.ErrRows):
+		return serve.Result{}, &Error{Invalid, err}
+	case err != nil:
 		return serve.Result{}, err
 	}
 	res, err := serve.Open(store, DatasetName(s), serve.Options{}).Commit(ctx, serve.CommitRequest{
 		Name: c.Name, Parent: c.Parent, Code: c.Code, Outputs: map[string]table.Output{c.Table: out}, Request: c.Request,
 	})
+	if errors.Is(err, table.ErrNoSuchVersion) || errors.Is(err, table.ErrNoVersion) {
+		err = &Error{Invalid, err}
+	}
 	return res, swapError(err)
 }
 
-// RowsOfFile reads a partition's rows from a Parquet file that has the columns of the
-// table's rows; further columns are left out.
-func (e *Env) RowsOfFile(name, file string) (Rows, error) {
+// ofBucket asks of rows that their keys belong to the bucket. Of a table cut by time they do not tell.
+func ofBucket(s *spec.Spec, name string, schema table.Schema, label string, rows Rows) Rows {
+	if schema.Scheme.ByTime() {
+		return rows
+	}
+	at := slices.IndexFunc(s.Outputs, func(o spec.Output) bool { return o.Table == name })
+	column := schema.Rows.Index(s.Outputs[at].BucketColumn)
+	return func(yield func(*record.Batch, error) bool) {
+		for b, err := range rows {
+			for row := 0; err == nil && row < b.Len; row++ {
+				text := table.Text(&b.Columns[column], row) // as the engine has it: a string itself, an integer in decimal
+				if is := partition.BucketLabel(schema.Scheme.Bucket([]byte(text))); is != label {
+					err = &Error{Invalid, fmt.Errorf("a row with %s %q belongs to %s", schema.Rows[column].Name, text, schema.Partition(is))}
+				}
+			}
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// RowsOfFile reads a partition's rows from a Parquet file that has the columns of the table's rows. Further columns are left
+// out, but where the file has the partition's own, as tables' files do, it must be that of the partition.
+func (e *Env) RowsOfFile(name, partition, file string) (Rows, error) {
 	j, s, err := e.Table(name)
 	if err != nil {
 		return nil, err
@@ -113,44 +151,86 @@ func (e *Env) RowsOfFile(name, file string) (Rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := schemas[name].Rows
-	var columns []string
-	for _, f := range want {
-		columns = append(columns, f.Name)
+	schema := schemas[name]
+	label, err := schema.Label(partition)
+	if err != nil {
+		return nil, &Error{Invalid, fmt.Errorf("table %s: %w", name, err)}
 	}
 	return func(yield func(*record.Batch, error) bool) {
-		f, err := os.Open(file)
+		err := readRows(file, schema, label, func(b *record.Batch) bool { return yield(b, nil) })
 		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		pf, err := parquetfile.Open(f, info.Size(), file)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for _, w := range want {
-			c, err := pf.Column(w.Name)
-			if err == nil && (c.Kind != w.Kind || c.Nullable && !w.Nullable) {
-				err = fmt.Errorf("%s: column %s is %v (nullable: %v), the table's is %v (nullable: %v)", file, w.Name, c.Kind, c.Nullable, w.Kind, w.Nullable)
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-		}
-		r := pf.Read(parquetfile.ReadOptions{Columns: columns})
-		for {
-			b, err := r.Next()
-			if errors.Is(err, io.EOF) || !yield(b, err) || err != nil {
-				return
-			}
+			yield(nil, &Error{Invalid, err})
 		}
 	}, nil
+}
+
+// readRows passes a file's rows on until yield is false.
+func readRows(file string, schema table.Schema, label string, yield func(*record.Batch) bool) (err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	pf, err := parquetfile.Open(f, info.Size(), file)
+	if err != nil {
+		return err
+	}
+	var columns []string
+	for _, w := range schema.Rows {
+		c, err := pf.Column(w.Name)
+		if err != nil {
+			return err
+		}
+		if c.Kind != w.Kind {
+			return fmt.Errorf("%s: column %s holds %v, the table's %v", file, w.Name, c.Kind, w.Kind)
+		}
+		columns = append(columns, w.Name)
+	}
+	own, _ := schema.Scheme.Field()
+	c, err := pf.Column(own.Name)
+	tells := err == nil && c.Kind == own.Kind
+	if tells {
+		columns = append(columns, own.Name)
+	}
+	r := pf.Read(parquetfile.ReadOptions{Columns: columns})
+	for {
+		b, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if tells {
+			rows := *b
+			last := len(b.Columns) - 1
+			rows.Columns = b.Columns[:last]
+			if err := ofPartition(schema.Scheme, label, &b.Columns[last], b.Len); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+			b = &rows
+		}
+		if !yield(b) {
+			return nil
+		}
+	}
+}
+
+// ofPartition asks that the column that tells a row's partition tells this one.
+func ofPartition(s partition.Scheme, label string, c *record.Column, rows int) error {
+	value, err := s.Value(label)
+	if err != nil {
+		return err
+	}
+	for row := range rows {
+		text := table.Text(c, row)
+		if c.Nulls.Get(row) || c.Kind == record.String && text != label || c.Kind != record.String && c.Int64s[row] != value {
+			return fmt.Errorf("it has a row whose %s is %q: it is not of %s", s.Unit, text, s.Dir(label))
+		}
+	}
+	return nil
 }

@@ -29,6 +29,9 @@ const (
 	NotProven = "Promote.NotProven"
 	// Unknown means that a swap was not answered: it may or may not have taken effect.
 	Unknown = "Promote.Unknown"
+	// Invalid means that what was asked for cannot be done, whatever the data: there is no such run, table, partition or version, or rows
+	// that were handed in do not fit. Nothing was changed.
+	Invalid = "Request.Invalid"
 	// Failed is any other error.
 	Failed = "Step.Failed"
 )

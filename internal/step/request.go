@@ -13,6 +13,7 @@ import (
 	"hindcast/internal/plan"
 	"hindcast/internal/serve"
 	"hindcast/internal/spec"
+	"hindcast/internal/table"
 )
 
 // Request is what a run was asked to do. It is written once, before anything else of the run.
@@ -79,9 +80,12 @@ func (e *Env) Create(ctx context.Context, r Request) error {
 // Request reads what a run was asked to do.
 func (e *Env) Request(ctx context.Context, run string) (Request, error) {
 	var r Request
+	if err := table.CheckName("run", run); err != nil {
+		return r, &Error{Invalid, err}
+	}
 	err := readJSON(ctx, e.runStore(run), "request.json", &r)
 	if errors.Is(err, blob.ErrNotFound) {
-		return r, fmt.Errorf("there is no run %s in this workspace: %w", run, err)
+		return r, &Error{Invalid, fmt.Errorf("there is no run %s in this workspace, see: hindcast runs: %w", run, err)}
 	}
 	return r, err
 }

@@ -108,7 +108,7 @@ func appendRow(dst, src *record.Batch, i int) {
 	dst.Len++
 }
 
-// checkBatch reports columns that are not those of schema.
+// checkBatch reports columns that are not those of schema, and nulls where none may be.
 func checkBatch(b *record.Batch, schema record.Schema) error {
 	if len(b.Columns) != len(schema) {
 		return fmt.Errorf("a batch of %d columns, expected %d", len(b.Columns), len(schema))
@@ -116,6 +116,13 @@ func checkBatch(b *record.Batch, schema record.Schema) error {
 	for i, f := range schema {
 		if b.Columns[i].Kind != f.Kind {
 			return fmt.Errorf("column %s holds %v, expected %v", f.Name, b.Columns[i].Kind, f.Kind)
+		}
+		if nulls := b.Columns[i].Nulls; nulls != nil && !f.Nullable {
+			for row := range b.Len {
+				if nulls.Get(row) {
+					return fmt.Errorf("column %s is null in a row, and may not be", f.Name)
+				}
+			}
 		}
 	}
 	return nil

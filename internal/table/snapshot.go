@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -89,10 +90,13 @@ func (s *Snapshot) History(ctx context.Context) iter.Seq2[*Snapshot, error] {
 	}
 }
 
-// Version opens the version with a generation: this one or an ancestor.
+// ErrNoSuchVersion means that a version was asked for that the dataset never had.
+var ErrNoSuchVersion = errors.New("there is no version")
+
+// Version opens the version with a generation: this one or an ancestor. The error is ErrNoSuchVersion where it is neither.
 func (s *Snapshot) Version(ctx context.Context, generation int64) (*Snapshot, error) {
 	if generation < 1 || generation > s.Ref.Generation {
-		return nil, fmt.Errorf("there is no version %d: versions 1 to %d exist", generation, s.Ref.Generation)
+		return nil, fmt.Errorf("%w %d: versions 1 to %d exist", ErrNoSuchVersion, generation, s.Ref.Generation)
 	}
 	for v, err := range s.History(ctx) {
 		if err != nil || v.Ref.Generation == generation {

@@ -26,12 +26,15 @@ type WriteOptions struct {
 	Scratch string
 }
 
+// ErrRows means that rows are not such that they can be a partition's: their columns, their order, a null.
+var ErrRows = errors.New("the rows do not fit the table")
+
 // maxBound is the most bytes of a key that a manifest keeps as a bound.
 const maxBound = 256
 
 // WriteFile writes one file of the partition with a label: rows of s.Rows, sorted
 // by key, behind the partition's column. The same rows give the same bytes; writing them again under the same path succeeds, other rows
-// there are ErrOther. Without rows nothing is written, and the File has none. Memory is bounded by a row group.
+// there are ErrOther, and rows that cannot be such a partition's ErrRows. Without rows nothing is written, and the File has none. Memory is bounded by a row group.
 func WriteFile(
 	ctx context.Context, store blob.Store, path string, s Schema, label string, rows iter.Seq2[*record.Batch, error], opts WriteOptions,
 ) (_ File, err error) {
@@ -83,7 +86,7 @@ func (w *fileWriter) write(b *record.Batch) error {
 		return nil
 	}
 	if err := cmpErr(checkBatch(b, w.schema.Rows), w.keys.check(b)); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrRows, err)
 	}
 	if w.out == nil {
 		if err := w.start(); err != nil {
