@@ -53,6 +53,9 @@ func (f *runFlags) request(ctx context.Context, ws *local.Workspace, name string
 	if err != nil {
 		return step.Request{}, nil, usage(err)
 	}
+	if f.shardRows < 0 || f.lapRows < 0 {
+		return step.Request{}, nil, usage(fmt.Errorf("--shard-rows %d, --lap-rows %d: a shard and a lap have at least one row", f.shardRows, f.lapRows))
+	}
 	var gaps []plan.Gap
 	for _, arg := range f.accept {
 		g, err := plan.ParseGap(arg)

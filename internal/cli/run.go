@@ -28,6 +28,9 @@ It ends with a proven candidate and the command that promotes it; with --promote
   hindcast run account-balance --promote`,
 		Args: exactly("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkWorkers(workers); err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			ws, err := a.open(ctx)
 			if err != nil {
@@ -67,6 +70,9 @@ func (a *app) resumeCmd() *cobra.Command {
 		Example: "  hindcast resume 20111210-090000-daily-country-revenue-1f2e3d4c",
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkWorkers(workers); err != nil {
+				return err
+			}
 			ctx := cmd.Context()
 			ws, err := a.open(ctx)
 			if err != nil {
@@ -80,6 +86,13 @@ func (a *app) resumeCmd() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&workers, "workers", local.DefaultWorkers, "shards computed at once")
 	return cmd
+}
+
+func checkWorkers(n int) error {
+	if n < 1 {
+		return usage(fmt.Errorf("--workers %d: a run needs at least one worker", n))
+	}
+	return nil
 }
 
 // drive runs or resumes a run under a progress display, and tells how it ended.

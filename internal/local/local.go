@@ -53,7 +53,8 @@ type Workspace struct {
 // Open opens the workspace in a folder, which is made if there is none.
 func Open(ctx context.Context, dir string, opts Options) (*Workspace, error) {
 	if strings.Contains(dir, "://") {
-		return nil, fmt.Errorf("workspace %s: a local run keeps its history in a folder; workspaces in object storage come with the AWS deployment", dir)
+		return nil, &step.Error{Name: step.Invalid, Err: fmt.Errorf(
+			"workspace %s: a local run keeps its history in a folder; workspaces in object storage come with the AWS deployment", dir)}
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
