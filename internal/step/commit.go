@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/job"
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/partition"
@@ -86,6 +87,9 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 	if err != nil {
 		return serve.Result{}, err
 	}
+	if err := hasVersion(ctx, store, c.Parent); err != nil {
+		return serve.Result{}, err
+	}
 	out := table.Output{Schema: schema, Partitions: map[string][]table.File{}}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(putParallel)
@@ -112,10 +116,22 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 	res, err := serve.Open(store, DatasetName(s), serve.Options{}).Commit(ctx, serve.CommitRequest{
 		Name: c.Name, Parent: c.Parent, Code: c.Code, Outputs: map[string]table.Output{c.Table: out}, Request: c.Request,
 	})
-	if errors.Is(err, table.ErrNoSuchVersion) || errors.Is(err, table.ErrNoVersion) {
-		err = &Error{Invalid, err}
-	}
 	return res, swapError(err)
+}
+
+// hasVersion refuses a version that there is not, before anything is written under the commit's name; 0 stands for none.
+func hasVersion(ctx context.Context, store blob.Store, generation int64) error {
+	if generation == 0 {
+		return nil
+	}
+	p, _, err := table.ReadPointer(ctx, store)
+	switch {
+	case errors.Is(err, table.ErrNoVersion):
+		return &Error{Invalid, fmt.Errorf("there is no version %d: %w", generation, err)}
+	case err == nil && generation > p.Generation:
+		return &Error{Invalid, fmt.Errorf("%w %d: versions 1 to %d exist", table.ErrNoSuchVersion, generation, p.Generation)}
+	}
+	return err
 }
 
 // ofBucket asks of rows that their keys belong to the bucket. Of a table cut by time they do not tell.
