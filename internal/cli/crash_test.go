@@ -111,8 +111,7 @@ func killed(t *testing.T, cmd *exec.Cmd, after time.Duration) bool {
 	if err == nil {
 		err = cmd.Wait()
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
 			return true
 		}

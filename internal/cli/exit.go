@@ -57,12 +57,10 @@ func exactly(names ...string) cobra.PositionalArgs {
 }
 
 func exitCode(err error) int {
-	var c *coded
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[*coded](err); ok {
 		return c.code
 	}
-	var s *step.Error
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*step.Error](err); ok {
 		switch s.Name {
 		case step.Invalid:
 			return exitUsage

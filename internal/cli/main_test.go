@@ -93,7 +93,7 @@ var kept []string
 // keptDir makes a folder for all tests. It is called under a sync.Once.
 func keptDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hindcast-test-*")
+	dir, err := os.MkdirTemp("", "hindcast-test-*") //nolint:usetesting // it outlives the test
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,10 @@ import (
 )
 
 // contents tells a served table by what its files hold, whatever they are called: by partition, the SHA-256 and rows of each.
-func contents(t *testing.T, ws, name string, args ...string) map[string]string {
+func contents(t *testing.T, ws, name string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, f := range servedFiles(t, ws, name, args...) {
+	for _, f := range servedFiles(t, ws, name) {
 		out[f.Partition] += fmt.Sprintf("%s with %d rows; ", f.SHA256, f.Rows)
 	}
 	return out

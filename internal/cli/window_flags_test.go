@@ -76,8 +76,10 @@ func TestWindowsAsTheyAreWritten(t *testing.T) {
 		{"day UTC", "--from 2024-05-02 --to 2024-05-03", "2024-05-02T00:00:00Z/2024-05-03T00:00:00Z", "its last day is 2024-05-02", "08 09 10 11 12 13 14 15"},
 		{"day UTC", "--from 2024-05-02[UTC] --to 2024-05-03T00:00:00+00:00", "2024-05-02T00:00:00Z/2024-05-03T00:00:00Z", "", "08 09 10 11 12 13 14 15"},
 		{"day Asia/Kolkata", "--from 2024-05-02 --to 2024-05-03", "2024-05-01T18:30:00Z/2024-05-02T18:30:00Z", "", "07 08 09 10 11 12 13 14"},
-		{"day UTC", "--from 2024-05-02T01:00:00Z --to 2024-05-02T23:00:00Z --align expand", "2024-05-02T00:00:00Z/2024-05-03T00:00:00Z",
-			"the window was widened from 2024-05-02T01:00:00Z/2024-05-02T23:00:00Z to 2024-05-02T00:00:00Z/2024-05-03T00:00:00Z, so that it cuts no partition of events", "08 09 10 11 12 13 14 15"},
+		{
+			"day UTC", "--from 2024-05-02T01:00:00Z --to 2024-05-02T23:00:00Z --align expand", "2024-05-02T00:00:00Z/2024-05-03T00:00:00Z",
+			"the window was widened from 2024-05-02T01:00:00Z/2024-05-02T23:00:00Z to 2024-05-02T00:00:00Z/2024-05-03T00:00:00Z, so that it cuts no partition of events", "08 09 10 11 12 13 14 15",
+		},
 		{"hour Asia/Kolkata", "--from 2024-05-02T03:15:00Z --to 2024-05-02T03:45:00Z --align expand", "2024-05-02T02:30:00Z/2024-05-02T04:30:00Z", "was widened", "09"},
 		{"hour UTC", "--last PT6H --as-of 2024-05-02T12:00:00Z", "2024-05-02T06:00:00Z/2024-05-02T12:00:00Z", "", "10 11"},
 		{"hour UTC", "--last 6h --as-of 2024-05-02T12:30:00Z --align expand", "", "ends after", ""},
