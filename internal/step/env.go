@@ -211,15 +211,18 @@ func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
 }
 
 // writeOnce writes an object of the run that never changes. If another call has
-// written it, that one stands and is read into v.
-func writeOnce(ctx context.Context, s blob.Store, key string, v any) error {
+// written it, that one stands and replaces *v: a value of its own, not decoded over what v shares with others.
+func writeOnce[T any](ctx context.Context, s blob.Store, key string, v *T) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
 	_, err = blob.PutBytes(ctx, s, key, b, blob.Condition{IfAbsent: true})
 	if errors.Is(err, blob.ErrPrecondition) {
-		return readJSON(ctx, s, key, v)
+		var held T
+		if err = readJSON(ctx, s, key, &held); err == nil {
+			*v = held
+		}
 	}
 	return err
 }
