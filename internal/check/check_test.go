@@ -239,7 +239,7 @@ func TestGoodCandidatePasses(t *testing.T) {
 		"ids":          "No event id came with two contents.",
 		"files":        "4 files with 6 rows were read back and are what was written.",
 		"keys":         "Every key stands once.",
-		"rows":         "balance: 3 rows, where the base has none; revenue: 3 rows, 3 in the base.",
+		"rows":         "balance: 3 rows in 2 partitions that are not in the base yet; revenue: 3 rows, 3 in the base.",
 		"canaries":     "4 canaries are right. 1 are outside the window.",
 		"emptied":      "No partition that had rows is empty now.",
 	} {
@@ -324,7 +324,30 @@ func TestFailures(t *testing.T) {
 		"too few rows": {func(b bench, in *Inputs) {
 			in.Candidate = b.candidate("run-4", in.Base, map[string]table.Output{"revenue": b.days("run-4", map[string][][]any{"2011-11-01": {{"EIRE", 6, nil}}})})
 			in.Canaries = nil
-		}, "rows", Fail, "revenue: 1 rows, 2 in the base, which is more than 5% off"},
+		}, "rows", Fail, "revenue: 1 rows, 2 in the base: partition by partition they differ by 1, which is more than 5% off"},
+		"a table that grows": {func(b bench, in *Inputs) {
+			in.Candidate = b.candidate("run-4", in.Base, map[string]table.Output{"revenue": b.days("run-4", map[string][][]any{
+				"2011-11-02": {{"EIRE", 1, nil}}, "2011-11-04": {{"EIRE", 6, nil}, {"France", 6, nil}}, "2011-11-05": nil,
+			})})
+			in.Canaries = nil
+		}, "rows", OK, "revenue: 1 rows, 1 in the base, and 2 rows in 2 partitions that are not in the base yet."},
+		"a day lost what another gained": {func(b bench, in *Inputs) {
+			in.Candidate = b.candidate("run-4", in.Base, map[string]table.Output{"revenue": b.days("run-4", map[string][][]any{
+				"2011-11-01": {{"EIRE", 5, nil}}, "2011-11-02": {{"EIRE", 1, nil}, {"France", 1, nil}}, "2011-11-04": {{"EIRE", 1, nil}},
+			})})
+			in.Canaries = nil
+		}, "rows", Fail, "revenue: 3 rows, 3 in the base: partition by partition they differ by 2, which is more than 5% off.\n" +
+			"revenue day=2011-11-01: 1 rows, 2 in the base\nrevenue day=2011-11-02: 2 rows, 1 in the base"},
+		"a small day is off": {func(b bench, in *Inputs) {
+			in.Candidate = b.candidate("run-4", in.Base, map[string]table.Output{"revenue": b.days("run-4", map[string][][]any{
+				"2011-11-01": {{"EIRE", 5, nil}, {"France", 7, nil}}, "2011-11-02": {{"EIRE", 1, nil}, {"France", 1, nil}},
+			})})
+			in.Canaries, in.Checks.Rows = nil, &spec.RowsCheck{Against: spec.Base, Within: 4000}
+		}, "rows", Warn, "revenue: 4 rows, 3 in the base.\nrevenue day=2011-11-02: 2 rows, 1 in the base"},
+		"rows of a day that was empty": {func(b bench, in *Inputs) {
+			in.Candidate = b.candidate("run-4", in.Base, map[string]table.Output{"revenue": b.days("run-4", map[string][][]any{"2011-11-03": {{"EIRE", 1, nil}}})})
+			in.Canaries = nil
+		}, "rows", Warn, "revenue day=2011-11-03: 1 rows, 0 in the base"},
 		"an emptied day": {func(b bench, in *Inputs) {
 			in.Candidate = b.candidate("run-4", in.Base, map[string]table.Output{"revenue": b.days("run-4", map[string][][]any{"2011-11-02": nil})})
 			in.Canaries = nil
