@@ -61,4 +61,6 @@ func (a *app) jobsCmd() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of job.yaml, for editors")
+	return cmd
 }
