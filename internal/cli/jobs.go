@@ -20,12 +20,20 @@ type listedJob struct {
 }
 
 func (a *app) jobsCmd() *cobra.Command {
-	return &cobra.Command{
+	schema := false
+	cmd := &cobra.Command{
 		Use:     "jobs",
 		Short:   "List the jobs, and what is wrong with those that cannot run",
-		Example: "  hindcast jobs",
+		Example: "  hindcast jobs\n  hindcast jobs --schema >job.schema.json",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
+			if schema {
+				b, err := spec.JSONSchema()
+				if err == nil {
+					_, err = fmt.Fprintf(a.Out, "%s\n", b)
+				}
+				return err
+			}
 			var list []listedJob
 			var bad []string
 			for _, j := range a.opts.Jobs {
