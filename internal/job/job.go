@@ -6,6 +6,7 @@
 //	type Line struct {                            // what is read: these columns and no others
 //		Country  string    `event:"country"`
 //		Quantity int64     `event:"quantity"`
+//		Invoice  string    `event:"invoice_no"`
 //		At       time.Time `event:"occurred_at"`
 //		Account  *string   `event:"account_id"` // a pointer: may be null
 //	}
@@ -16,6 +17,23 @@
 //		Invoices int64           `row:"invoices"`
 //		Seen     job.Set[string] `row:"-"`           // private state: plain data, in exported fields
 //	}
+//
+// A fold adds the events of a key up; Finish, which may be left out, makes the row's last columns of the state:
+//
+//	job.Fold[Line, Revenue]{
+//		Where:  func(l *Line) bool { return l.Quantity != 0 },              // optional: others are filtered
+//		Key:    func(l *Line) Revenue { return Revenue{Country: l.Country} },
+//		Apply:  func(r *Revenue, l *Line) { r.Units += l.Quantity; r.Seen.Add(l.Invoice) },
+//		Finish: func(r *Revenue) { r.Invoices = r.Seen.Len() },
+//	}
+//
+// A map makes any number of rows of an event:
+//
+//	job.Map[Line, Entry]{
+//		Each: func(l *Line, emit func(Entry)) { emit(Entry{ID: l.ID, Amount: l.Quantity * l.Price}) },
+//	}
+//
+// Integers wrap around as Go's do: choose units in which a sum fits 64 bits.
 //
 // Fields are string, []byte, bool, int, int32, int64, float64, time.Time (a timestamp, or a date with the option "date": `event:"day,date"`),
 // or types made from these. A pointer to one is a column that may be null; a null in any other field makes the event a dead letter, never a zero.
