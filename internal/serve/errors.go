@@ -23,6 +23,8 @@ var (
 	ErrNotPromoted = errors.New("the run was never promoted here")
 	// ErrNotProven means that there is no passing verdict on exactly this candidate.
 	ErrNotProven = errors.New("not proven")
+	// ErrFileChanged means that a data file is missing or no longer what was checked. It is an ErrNotProven.
+	ErrFileChanged = fmt.Errorf("%w any more: a file is not what was checked", ErrNotProven)
 	// ErrOutcomeUnknown means that the store did not answer a write, and did not let it be settled: it may have taken
 	// effect, or yet will. The same operation again finds out, and does nothing twice.
 	ErrOutcomeUnknown = errors.New("the outcome is unknown")

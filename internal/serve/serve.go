@@ -92,7 +92,7 @@ type Promotion struct {
 	Again bool
 }
 
-// Promote swaps a candidate in. A repeat succeeds, and moves nothing: see [Result]. The errors are ErrNotProven,
+// Promote swaps a candidate in. A repeat succeeds, and moves nothing: see [Result]. The errors are ErrNotProven, ErrFileChanged,
 // ErrDecided after an abort, ErrBaseMoved, ErrBusy, ErrOutcomeUnknown, and those of the store.
 func (d *Dataset) Promote(ctx context.Context, p Promotion) (Result, error) {
 	res, err := d.promote(ctx, p)
@@ -122,6 +122,9 @@ func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
 		if err := d.Check(ctx, p.Candidate); err != nil {
 			return Result{}, err
 		}
+		if err := d.unchanged(ctx, replaced(p.Candidate)); err != nil {
+			return Result{}, err
+		}
 	}
 	decided, err := Decide(ctx, p.Run, Decision{
 		Run: p.Candidate.Run, Kind: KindPromote, Candidate: digest, Nonce: nonce("promote", p.Candidate.Run, digest), By: p.By, At: p.At, Why: p.Why,
@@ -129,7 +132,10 @@ func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	op := operation{nonce: decided.Nonce, since: generation(p.Candidate.Base), files: replaced(p.Candidate)}
+	op := operation{nonce: decided.Nonce, since: generation(p.Candidate.Base)}
+	if decision != nil { // else they were looked at just now
+		op.ready = func(ctx context.Context) error { return d.unchanged(ctx, replaced(p.Candidate)) }
+	}
 	// Who, when and why are the decision's, so that all who carry it out write the same.
 	commit := Request{By: decided.By, At: decided.At, Why: decided.Why}.commit(table.OpPromote)
 	now, _, err := d.read(ctx)
@@ -272,7 +278,7 @@ func (d *Dataset) rollback(ctx context.Context, run string, r Request) (Result, 
 	return d.swap(ctx, operation{
 		nonce: nonce("rollback", done.Ref.Nonce),
 		since: done.Ref.Generation,
-		files: restored,
+		ready: func(ctx context.Context) error { return d.present(ctx, restored) },
 		build: func(now *table.Snapshot, l link) (*table.Manifest, error) {
 			if now == nil {
 				return nil, table.ErrNoVersion
@@ -351,7 +357,7 @@ func (d *Dataset) commit(ctx context.Context, r CommitRequest) (Result, error) {
 	return d.swap(ctx, operation{
 		nonce: nonce("commit", r.Name),
 		since: generation(c.Base),
-		files: replaced(c),
+		ready: func(ctx context.Context) error { return d.present(ctx, replaced(c)) },
 		build: func(now *table.Snapshot, l link) (*table.Manifest, error) {
 			return apply(c, now, l.of(r.commit(table.OpCommit)))
 		},
@@ -386,6 +392,25 @@ func (d *Dataset) present(ctx context.Context, files []table.File) error {
 			info, err := d.store.Head(ctx, f.Path)
 			if err == nil && info.Size != int64(f.Bytes) {
 				err = fmt.Errorf("file %s has %d bytes, not the %d that were written", f.Path, info.Size, f.Bytes)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// unchanged asks that files are there, and hold what was checked. Their size alone does not tell: it reads them.
+func (d *Dataset) unchanged(ctx context.Context, files []table.File) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, f := range files {
+		g.Go(func() error {
+			there, err := table.SumOf(ctx, d.store, f.Path)
+			switch {
+			case errors.Is(err, blob.ErrNotFound):
+				return fmt.Errorf("%w: %s is missing: start a new run", ErrFileChanged, f.Path)
+			case err == nil && there != f.SHA256:
+				return fmt.Errorf("%w: the SHA-256 of %s is %.12s…, not %.12s…: start a new run", ErrFileChanged, f.Path, there, f.SHA256)
 			}
 			return err
 		})

@@ -399,14 +399,34 @@ func TestOnlyWhatWasProvenIsPromoted(t *testing.T) {
 	if err := blob.Sub(w.base, "dataset").Delete(t.Context(), table.Path("run-1", "daily", "day=2011-11-01", 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.dataset().Promote(t.Context(), w.promotion(c)); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("a file of the candidate is gone: %v", err)
+	changed := func(what, says string, p Promotion) {
+		t.Helper()
+		if _, err := w.dataset().Promote(t.Context(), p); !errors.Is(err, ErrFileChanged) || !errors.Is(err, ErrNotProven) || !strings.Contains(err.Error(), says) {
+			t.Errorf("a file of the candidate is %s: %v", what, err)
+		}
 	}
-	w.files("run-1", "daily", "day=2011-11-01", "shorter")
-	if _, err := w.dataset().Promote(t.Context(), w.promotion(c)); err == nil || !strings.Contains(err.Error(), "has 7 bytes") {
-		t.Errorf("a file of the candidate is another: %v", err)
-	}
+	changed("gone", "is missing: start a new run", w.promotion(c))
+	w.files("run-1", "daily", "day=2011-11-01", "daily of run-?") // as long as what was checked
+	changed("another", "SHA-256", w.promotion(c))
 	if w.generation() != 0 {
+		t.Error("the pointer moved")
+	}
+	if d, err := ReadDecision(t.Context(), w.run("run-1")); err != nil || d != nil {
+		t.Errorf("the refused promotion was decided: %v, %v", d, err)
+	}
+
+	// Once it is decided, and after a rollback, too.
+	two := w.candidate("run-2", []int{2})
+	w.promote(two)
+	w.rollback("run-2")
+	path := table.Path("run-2", "daily", "day=2011-11-02", 0)
+	if _, err := blob.PutBytes(t.Context(), blob.Sub(w.base, "dataset"), path, []byte("daily of run-?"), blob.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	again := w.promotion(two)
+	again.Again = true
+	changed("another after a rollback", "start a new run", again)
+	if w.generation() != 2 {
 		t.Error("the pointer moved")
 	}
 }

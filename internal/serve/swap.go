@@ -17,8 +17,8 @@ type operation struct {
 	nonce string
 	// since is a generation up to which no version can have the nonce.
 	since int64
-	// files must be there before the pointer names them.
-	files []table.File
+	// ready, where set, is asked once, before the pointer is moved: whether the files that it is to name are there.
+	ready func(context.Context) error
 	// build makes the version that follows now, nil for none, or refuses. It is pure.
 	build func(now *table.Snapshot, l link) (*table.Manifest, error)
 }
@@ -105,8 +105,10 @@ func (s *swapping) round() (res Result, done bool, err error) {
 		if err := s.probe(s.work); err != nil {
 			return Result{}, false, err
 		}
-		if err := s.present(s.work, s.op.files); err != nil {
-			return Result{}, false, err
+		if s.op.ready != nil {
+			if err := s.op.ready(s.work); err != nil {
+				return Result{}, false, err
+			}
 		}
 		s.ready = true
 	}

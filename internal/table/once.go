@@ -30,7 +30,7 @@ func PutOnce(ctx context.Context, store blob.Store, key string, body io.ReadSeek
 		if !errors.Is(err, blob.ErrPrecondition) && !blob.IsTransient(err) {
 			return err
 		}
-		there, readErr := sumOf(ctx, store, key)
+		there, readErr := SumOf(ctx, store, key)
 		switch {
 		case readErr == nil && there == sum:
 			return nil
@@ -47,8 +47,8 @@ func PutOnce(ctx context.Context, store blob.Store, key string, body io.ReadSeek
 	}
 }
 
-// sumOf is the SHA-256 of a stored object.
-func sumOf(ctx context.Context, store blob.Store, key string) (string, error) {
+// SumOf is the SHA-256 of a stored object, in hexadecimal.
+func SumOf(ctx context.Context, store blob.Store, key string) (string, error) {
 	o, err := store.Get(ctx, key, blob.GetOptions{})
 	if err != nil {
 		return "", err
