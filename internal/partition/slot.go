@@ -20,7 +20,13 @@ var (
 	maxInstant = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC).UnixMicro()
 )
 
-// Slot returns the partition that an instant lies in. Instants outside the years 1 to 9999 are an error.
+// Dates are those that a table can be cut by, for people: see [Placeable].
+const Dates = "0001-01-02 to 9999-12-29"
+
+// Placeable reports whether a table can have a partition for an instant, whatever its zone: whether it is in [Dates].
+func Placeable(t int64) bool { return minInstant <= t && t < maxInstant }
+
+// Slot returns the partition that an instant lies in. One that is not [Placeable] is an error.
 func (s Scheme) Slot(t int64) (Slot, error) {
 	c, err := s.cutter()
 	if err != nil {
@@ -134,8 +140,8 @@ func (s Scheme) cutter() (cutter, error) {
 }
 
 func (c cutter) slot(t int64) (Slot, error) {
-	if t < minInstant || t >= maxInstant {
-		return Slot{}, fmt.Errorf("the instant %s is outside the years 1 to 9999", time.UnixMicro(t).UTC().Format(time.RFC3339))
+	if !Placeable(t) {
+		return Slot{}, fmt.Errorf("the instant %s is outside the dates that a table can be cut by, %s", time.UnixMicro(t).UTC().Format(time.RFC3339), Dates)
 	}
 	if c.unit == Hour {
 		return c.hour(t), nil

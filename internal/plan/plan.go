@@ -34,10 +34,11 @@ type RowGroup struct {
 	Next  int64 `json:"next"`
 	// RecordTime bounds the record times; nil where unknown. A bound may be loose only if no row lies outside it.
 	RecordTime *Span `json:"record_time,omitempty"`
-	// EventTime has the least and greatest event time of the rows that have one: exact, or nil where unknown.
+	// EventTime has the least and greatest event time of the rows that have one: exact, or nil where unknown. Times that no table can be
+	// cut by (see [partition.Placeable]) are left out where there are others.
 	EventTime *Span `json:"event_time,omitempty"`
-	// Timed says that every row is known to have an event time. A group without it
-	// is never pruned: a row whose time is null is a dead letter that must be seen.
+	// Timed says that every row is known to have an event time that a table can be cut by. A group without it
+	// is never pruned: a row without such a time is a dead letter that must be seen.
 	Timed bool `json:"timed,omitempty"`
 }
 

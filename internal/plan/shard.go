@@ -153,10 +153,15 @@ func (s *Segment) pieces(keep Ranges, out []piece) []piece {
 	}
 	for i, g := range s.RowGroups {
 		if n := keep.count(Range{g.First, g.Next}); n > 0 {
-			out = append(out, piece{partition: s.Partition, seg: s, group: i, from: keep, rows: n, whole: n == g.Rows, event: g.EventTime, timed: g.Timed})
+			out = append(out, piece{partition: s.Partition, seg: s, group: i, from: keep, rows: n, whole: n == g.Rows, event: g.EventTime, timed: g.Timed && placeable(g.EventTime)})
 		}
 	}
 	return out
+}
+
+// placeable reports whether a table can be cut by all times of a span.
+func placeable(s *Span) bool {
+	return s == nil || partition.Placeable(s.Min) && partition.Placeable(s.Max)
 }
 
 // skip takes out the pieces whose bounds prove that no row lies in the window, and lists all that no shard reads.
@@ -204,8 +209,8 @@ func (p *Plan) slots(scheme partition.Scheme, pieces []piece) ([]partition.Slot,
 	if w == nil {
 		for i := range pieces {
 			c := &pieces[i]
-			if c.event == nil {
-				continue // captured: none of its rows has a time
+			if c.event == nil || c.event.Min == c.event.Max && !placeable(c.event) {
+				continue // none of its rows has a time that a table can be cut by
 			}
 			if first == nil || c.event.Min < first.event.Min {
 				first = c

@@ -17,6 +17,7 @@ import (
 	"hindcast/internal/partition"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/spec"
 )
 
 // engine is the work on one shard.
@@ -67,8 +68,8 @@ func newEngine(c Config) (*engine, error) {
 		return nil, errors.New("no sink to take the rows")
 	case c.Stop != nil && c.Checkpoint == nil:
 		return nil, errors.New("a shard that may stop needs a place for its checkpoint")
-	case (c.Scheme.Buckets > 0) == (len(c.Slots) > 0):
-		return nil, errors.New("a shard has time partitions or key buckets, one of them")
+	case c.Scheme.Buckets > 0 && len(c.Slots) > 0:
+		return nil, errors.New("a shard has time partitions or key buckets, not both")
 	case !slices.IsSortedFunc(c.Slots, func(a, b partition.Slot) int { return cmp.Compare(a.From, b.From) }):
 		return nil, errors.New("the shard's partitions are not in ascending order")
 	}
@@ -261,13 +262,25 @@ func (e *engine) sort(run *run, b *record.Batch, from, to int) {
 			continue
 		}
 		t := times[i]
+		if !partition.Placeable(t) {
+			if run.owns(b.Offsets[i]) {
+				e.bury(run, b.Offsets[i], fmt.Sprintf("column %s: %s is outside the dates that a table can be cut by, %s", e.c.Time, spec.FormatInstant(t), partition.Dates))
+			}
+			continue
+		}
+		if b.RecordTimes != nil && e.stray(t, b.RecordTimes[i]) && run.owns(b.Offsets[i]) {
+			e.res.Strays++
+			if len(e.res.FirstStrays) < MaxFindings {
+				e.res.FirstStrays = append(e.res.FirstStrays, Stray{Position{run.partition, b.Offsets[i]}, t, b.RecordTimes[i]})
+			}
+		}
 		if e.c.Window != nil && !e.c.Window.Contains(t) {
 			if run.owns(b.Offsets[i]) {
 				run.all(func(c *Count) { c.Outside++ })
 			}
 			continue
 		}
-		if e.c.Slots != nil {
+		if e.c.Scheme.Buckets == 0 {
 			if last = e.slot(t, last); last < 0 {
 				last = 0
 				continue
@@ -278,8 +291,16 @@ func (e *engine) sort(run *run, b *record.Batch, from, to int) {
 	}
 }
 
+// stray reports whether an event entered the log later or earlier than the job declares. Record times are floored to milliseconds.
+func (e *engine) stray(event, record int64) bool {
+	return record-event > int64(e.c.Lateness) || event-record >= int64(e.c.Ahead+spec.Millisecond)
+}
+
 // slot returns the slot of an instant, or -1 where it is another shard's. It tries the hint first.
 func (e *engine) slot(t int64, hint int) int {
+	if len(e.c.Slots) == 0 { // no event of the run has a time that can be placed
+		return -1
+	}
 	if s := &e.c.Slots[hint]; s.From <= t && t < s.To {
 		return hint
 	}

@@ -42,7 +42,8 @@ type Output struct {
 // Config describes a shard's work. [ForShard] makes it from a plan.
 type Config struct {
 	Outputs []Output
-	// Scheme is that of all outputs. Slots are the shard's partitions, contiguous and ascending; nil for bucket tables.
+	// Scheme is that of all outputs. Slots are the shard's partitions, contiguous and ascending; nil for bucket tables, and where
+	// no event has a time that a table can be cut by.
 	Scheme partition.Scheme
 	Slots  []partition.Slot
 	// Window is that of the run: rows outside it are counted as such. Nil takes every event time.
@@ -52,6 +53,9 @@ type Config struct {
 	Columns record.Schema
 	// Time and ID are the columns that date and identify an event. Without ID nothing is deduped.
 	Time, ID string
+
+	// Lateness and Ahead are what the job declares: an event's time lies in [record time - Lateness, record time + Ahead].
+	Lateness, Ahead spec.Duration
 
 	// Owned are the offsets, by topic partition, that the shard accounts for where the row has no slot of any shard.
 	Owned map[int32]plan.Ranges
@@ -127,7 +131,14 @@ type Conflict struct {
 	Column string `json:"column,omitempty"`
 }
 
-// MaxFindings is the number of dead letters and of conflicts that are told one by one.
+// Stray is an event whose time is farther from its record time than the job declares. It is counted like any other.
+type Stray struct {
+	Position
+	Event  int64 `json:"event_time"` // microseconds
+	Record int64 `json:"record_time"`
+}
+
+// MaxFindings is the number of dead letters, of conflicts and of strays that are told one by one.
 const MaxFindings = 100
 
 // Result is the account of a shard. It depends on the rows alone, not on batches or laps.
@@ -142,6 +153,9 @@ type Result struct {
 	FirstDeadLetters []DeadLetter `json:"first_dead_letters,omitempty"`
 	Conflicts        int64        `json:"conflicts"`
 	FirstConflicts   []Conflict   `json:"first_conflicts,omitempty"`
+	// Strays is the number of strays among the offsets that the shard owns.
+	Strays      int64   `json:"strays,omitempty"`
+	FirstStrays []Stray `json:"first_strays,omitempty"`
 	// Fingerprints are hashes of the ids of the shard's events, sorted: an id in two shards of a scheme has come with two contents.
 	Fingerprints []uint64 `json:"-"`
 }
@@ -154,6 +168,7 @@ func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) 
 	}
 	c := Config{
 		Scheme: sh.Scheme, Slots: sh.Slots, Window: p.Window, Columns: columns, Time: p.Spec.Source.Event.Time,
+		Lateness: p.Spec.Source.Event.Lateness, Ahead: p.Spec.Source.Event.Ahead,
 		Owned: map[int32]plan.Ranges{}, Tail: map[int32]plan.Ranges{}, Rows: sh.Rows,
 	}
 	if p.Spec.Source.Event.Dedupe {

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/partition"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/unit"
@@ -34,9 +35,14 @@ func (r *reader) describe(f *parquetfile.File, o object) (plan.Segment, error) {
 				next = last + 1
 			}
 			group.RecordTime = span(f, i, r.columns.Time)
-			group.EventTime = span(f, i, r.event)
 			nulls, known := f.Nulls(i, r.event)
-			group.Timed = known && nulls == 0
+			group.EventTime, group.Timed = span(f, i, r.event), known && nulls == 0
+			if t := group.EventTime; t != nil && !(partition.Placeable(t.Min) && partition.Placeable(t.Max)) {
+				group.Timed = false
+				if err := placeable(f, i, r.event, t); err != nil {
+					return plan.Segment{}, err
+				}
+			}
 		}
 		s.RowGroups = append(s.RowGroups, group)
 	}
@@ -74,6 +80,26 @@ func span(f *parquetfile.File, group int, column string) *plan.Span {
 		return &plan.Span{Min: lo, Max: hi}
 	}
 	return nil
+}
+
+// placeable reads the event times of a row group that has some that no table can be cut by, and narrows its bounds to the others. A
+// group without others keeps its least time as both bounds.
+func placeable(f *parquetfile.File, group int, column string, t *plan.Span) error {
+	out := plan.Span{Min: t.Min, Max: t.Min}
+	found := false
+	err := eachRow(f, group, column, func(c *record.Column, row int) error {
+		v := c.Int64s[row]
+		switch {
+		case c.Nulls.Get(row) || !partition.Placeable(v):
+		case !found:
+			out, found = plan.Span{Min: v, Max: v}, true
+		default:
+			out.Min, out.Max = min(out.Min, v), max(out.Max, v)
+		}
+		return nil
+	})
+	*t = out
+	return err
 }
 
 // readOffsets sets the segment's offsets from the rows.
@@ -142,6 +168,16 @@ func (r *reader) checkPartition(f *parquetfile.File, o object) error {
 
 // eachInt calls do with each value of an integer column in a row group. Nulls are an error.
 func eachInt(f *parquetfile.File, group int, column string, do func(int64) error) error {
+	return eachRow(f, group, column, func(c *record.Column, row int) error {
+		if err := errNull(c, row); err != nil {
+			return err
+		}
+		return do(c.Int64s[row])
+	})
+}
+
+// eachRow calls do with each row of a column in a row group.
+func eachRow(f *parquetfile.File, group int, column string, do func(c *record.Column, row int) error) error {
 	in := f.Read(parquetfile.ReadOptions{Columns: []string{column}, RowGroups: []int{group}})
 	for {
 		b, err := in.Next()
@@ -152,12 +188,8 @@ func eachInt(f *parquetfile.File, group int, column string, do func(int64) error
 			return err
 		}
 		c := &b.Columns[0]
-		for row, v := range c.Int64s[:b.Len] {
-			err := errNull(c, row)
-			if err == nil {
-				err = do(v)
-			}
-			if err != nil {
+		for row := range b.Len {
+			if err := do(c, row); err != nil {
 				return &parquetfile.Error{File: f.Name(), RowGroup: group, Column: column, Reason: err.Error()}
 			}
 		}

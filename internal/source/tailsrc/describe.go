@@ -8,6 +8,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/partition"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source"
@@ -74,19 +75,19 @@ func (c *capture) describeGroup(f *parquetfile.File, i int, group *plan.RowGroup
 			group.First = b.Columns[1].Int64s[0]
 		}
 		group.Next = b.Columns[1].Int64s[b.Len-1] + 1
-		extend(&group.RecordTime, &b.Columns[2], b.Len)
-		if c.EventTime != "" && !extend(&group.EventTime, &b.Columns[3], b.Len) {
+		extend(&group.RecordTime, &b.Columns[2], b.Len, nil)
+		if c.EventTime != "" && !extend(&group.EventTime, &b.Columns[3], b.Len, partition.Placeable) {
 			group.Timed = false
 		}
 	}
 }
 
-// extend widens span by the column's values and reports whether all rows have one.
-func extend(span **plan.Span, c *record.Column, n int) (all bool) {
+// extend widens span by the column's values that are good, nil for any, and reports whether all rows have one.
+func extend(span **plan.Span, c *record.Column, n int, good func(int64) bool) (all bool) {
 	all = true
 	for row, v := range c.Int64s[:n] {
 		switch {
-		case c.Nulls.Get(row):
+		case c.Nulls.Get(row) || good != nil && !good(v):
 			all = false
 		case *span == nil:
 			*span = &plan.Span{Min: v, Max: v}
