@@ -32,6 +32,11 @@ type Inputs struct {
 	FirstDeadLetters []transform.DeadLetter
 	Conflicts        int64
 	FirstConflicts   []transform.Conflict
+	// Event is what the job declares of its events. Strays is how many were read that contradict it, FirstStrays the first of them.
+	Event       spec.Event
+	WholeLog    bool
+	Strays      int64
+	FirstStrays []transform.Stray
 	// IDs are the event ids of the shards, where events are deduped: a shard sees no id of another.
 	IDs []ShardIDs
 }
@@ -76,6 +81,7 @@ func all() []one {
 	return []one{
 		{"input", input},
 		{"dead-letters", deadLetters},
+		{"lateness", lateness},
 		{"ids", ids},
 		{"files", files},
 		{"keys", keys},

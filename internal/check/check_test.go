@@ -195,6 +195,7 @@ func good(t *testing.T) (bench, Inputs) {
 			{"canaries.csv", "day,country,net,last\n2011-11-01,EIRE,6,\n2011-11-01,France,,1970-01-01T01:00:01+01:00\n2011-12-24,EIRE,1,\n"},
 			{"all.csv", "table,account,mills,day,country,net\nbalance,2,20,,,\nrevenue,,,2011-11-02,EIRE,1\n"},
 		},
+		Event: spec.Event{Lateness: 21 * spec.Day, Ahead: spec.Hour},
 		Accounts: []Account{
 			{Count: transform.Count{Table: "balance", Origin: transform.FromSegment, Applied: 900, Filtered: 90, Stale: 10}, Offsets: 1000},
 			{Count: transform.Count{Table: "revenue", Origin: transform.FromSegment, Applied: 100, Duplicate: 5, Outside: 95}, Offsets: 1000, Skipped: 800, SkippedFor: map[plan.SkipReason]int64{plan.Pruned: 800}},
@@ -236,6 +237,7 @@ func TestGoodCandidatePasses(t *testing.T) {
 	for name, want := range map[string]string{
 		"input":        "balance: 1,000 offsets: 900 applied, 90 filtered, 10 stale; revenue: 1,000 offsets: 100 applied, 5 duplicate, 95 outside, 800 skipped.",
 		"dead-letters": "Every event was readable.",
+		"lateness":     "Every event that was read is up to 21d late or 1h ahead of its record time, as declared.",
 		"ids":          "No event id came with two contents.",
 		"files":        "4 files with 6 rows were read back and are what was written.",
 		"keys":         "Every key stands once.",
@@ -247,7 +249,7 @@ func TestGoodCandidatePasses(t *testing.T) {
 			t.Errorf("%s: %s, %q; want ok, %q", name, by[name].Status, by[name].Summary, want)
 		}
 	}
-	if len(by) != 8 || by["ids"].Figures["compared"] != 9 {
+	if len(by) != 9 || by["ids"].Figures["compared"] != 9 {
 		t.Errorf("%d checks; ids: %+v", len(by), by["ids"])
 	}
 	// The verdict depends on the inputs alone.
@@ -292,6 +294,12 @@ func TestFailures(t *testing.T) {
 			in.DeadLetters, in.FirstDeadLetters = 2, []transform.DeadLetter{{Position: at, Table: "revenue", Reason: "country is null"}}
 		}, "dead-letters", Fail, "partition 2, offset 77, for table revenue: country is null"},
 		"accepted dead letters": {func(_ bench, in *Inputs) { in.DeadLetters, in.Checks.DeadLetters = 2, 2 }, "dead-letters", Warn, "2 events were unreadable; the job accepts 2"},
+		"a stray event": {func(_ bench, in *Inputs) {
+			in.Strays, in.FirstStrays = 1, []transform.Stray{{Position: at, Event: 4_102_444_800_000_000, Record: 1_000_000}}
+		}, "lateness", Warn, "partition 2, offset 77: event time 2100-01-01T00:00:00Z, record time 1970-01-01T00:00:01Z"},
+		"no lateness declared": {func(_ bench, in *Inputs) {
+			in.Strays, in.Event, in.WholeLog = 9, spec.Event{}, true
+		}, "lateness", NotApplicable, "declares no lateness"},
 		"one id, two contents": {func(_ bench, in *Inputs) {
 			in.Conflicts, in.FirstConflicts = 1, []transform.Conflict{{ID: "536365-1", First: at, Second: transform.Position{Partition: 2, Offset: 99}, Column: "quantity"}}
 		}, "ids", Fail, `id "536365-1" is at partition 2, offset 77 and, with other contents, at partition 2, offset 99; they differ in quantity`},

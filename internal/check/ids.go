@@ -19,7 +19,11 @@ func ids(ctx context.Context, e *evidence) (Result, error) {
 	for _, c := range e.FirstConflicts[:min(len(e.FirstConflicts), MaxFindings)] {
 		r.Findings = append(r.Findings, describeConflict(c))
 	}
-	seen, err := acrossShards(ctx, e.IDs, &r)
+	told := map[transform.Conflict]bool{} // once, though shards of several schemes have it
+	for _, c := range e.FirstConflicts {
+		told[c] = true
+	}
+	seen, err := acrossShards(ctx, e.IDs, told, &r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -52,7 +56,7 @@ type meeting struct {
 const maxMeetings = 1 << 20
 
 // acrossShards merges the shards' sorted ids, scheme by scheme.
-func acrossShards(ctx context.Context, shards []ShardIDs, r *Result) (seen int64, err error) {
+func acrossShards(ctx context.Context, shards []ShardIDs, told map[transform.Conflict]bool, r *Result) (seen int64, err error) {
 	var open []io.Closer
 	defer func() {
 		for _, c := range open {
@@ -102,11 +106,11 @@ func acrossShards(ctx context.Context, shards []ShardIDs, r *Result) (seen int64
 			heap.Pop(&h)
 		}
 	}
-	return seen, compare(ctx, met, r)
+	return seen, compare(ctx, met, told, r)
 }
 
-// compare looks at the events that the meetings are of, and tells those that conflict.
-func compare(ctx context.Context, met []meeting, r *Result) error {
+// compare looks at the events that the meetings are of, and tells those that conflict, but for those that were told.
+func compare(ctx context.Context, met []meeting, told map[transform.Conflict]bool, r *Result) error {
 	wanted := map[*idStream][]uint64{}
 	for _, m := range met {
 		wanted[m.a] = append(wanted[m.a], m.fingerprint)
@@ -124,7 +128,6 @@ func compare(ctx context.Context, met []meeting, r *Result) error {
 		}
 		sightings[in] = by
 	}
-	told := map[transform.Conflict]bool{} // tables of other schemes have the same
 	for _, m := range met {
 		for _, a := range sightings[m.a][m.fingerprint] {
 			for _, b := range sightings[m.b][m.fingerprint] {

@@ -405,6 +405,7 @@ func TestStrayEventsOfAWholeLog(t *testing.T) {
 			ws := filepath.Join(t.TempDir(), "ws")
 			r := hindcastWith(t, list, "run", "visits", "--promote", "--workspace", ws)
 			r.ok(t)
+			contains(t, where, r.out, "1 events that were read are not up to 1d late or 1h ahead", "partition 0, offset 7: event time "+at+", record time 2024-05-01T07:00:01Z")
 			rows := lines(tableRows(t, list, ws, "events"))
 			if want := month + ",p0-07," + at + ",x,1"; len(rows) != 11 || !slices.Contains(rows, want) {
 				t.Errorf("%s: %v, expected 10 rows and %s", where, rows, want)
