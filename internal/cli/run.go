@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,6 +132,6 @@ func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do fun
 	case out.Failure != nil:
 		return out.Failure
 	default:
-		return &step.Error{Name: step.Failed, Err: fmt.Errorf("%s: %s", out.Error, out.Cause)}
+		return &step.Error{Name: step.Failed, Err: errors.New(cmp.Or(s.Failure, out.Error+": "+out.Cause))}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 	"sync"
 
 	"hindcast/internal/asl"
@@ -39,29 +40,62 @@ func (o objects) Put(ctx context.Context, _, key string, body []byte) error {
 	return err
 }
 
-// failures remembers the last error that a state ended with: the interpreter keeps its name and text, a caller wants its class.
+// failures remembers the errors that calls of states ended with: the interpreter keeps their names and texts, a caller wants their classes.
 type failures struct {
-	mu  sync.Mutex
-	err error
+	mu    sync.Mutex
+	calls []failedCall // in the order in which they first failed; none that succeeded when it was tried again
 }
 
-func (f *failures) last() error {
+type failedCall struct {
+	call string
+	err  error
+}
+
+// cause is what ended the execution: the first failure that no further attempt was made after, if there is one.
+func (f *failures) cause() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.err
+	for _, c := range f.calls {
+		if named, ok := errors.AsType[*step.Error](c.err); !ok || named.Name != step.Transient {
+			return c.err
+		}
+	}
+	if len(f.calls) == 0 {
+		return nil
+	}
+	return f.calls[0].err
+}
+
+// note keeps the outcome of a call's last attempt.
+func (f *failures) note(call string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := slices.IndexFunc(f.calls, func(c failedCall) bool { return c.call == call })
+	switch {
+	case at < 0 && err != nil:
+		f.calls = append(f.calls, failedCall{call, err})
+	case at >= 0 && err != nil:
+		f.calls[at].err = err
+	case at >= 0:
+		f.calls = slices.Delete(f.calls, at, at+1)
+	}
 }
 
 // runner runs the states in this process, as a Lambda function would be called.
 func (f *failures) runner(env *step.Env) asl.TaskRunner {
 	return asl.TaskFunc(func(ctx context.Context, req asl.TaskRequest) (json.RawMessage, error) {
 		out, err := env.Run(ctx, step.State(req.Function), req.Payload)
+		if ctx.Err() != nil {
+			return out, err // what a call that was stopped ends with is no failure of its own, as where a sibling failed
+		}
 		var named *step.Error
 		if !errors.As(err, &named) {
+			if err == nil {
+				f.note(req.Function+" "+string(req.Payload), nil)
+			}
 			return out, err
 		}
-		f.mu.Lock()
-		f.err = err
-		f.mu.Unlock()
+		f.note(req.Function+" "+string(req.Payload), err)
 		return nil, asl.FunctionError(named.Name, named.Error())
 	})
 }

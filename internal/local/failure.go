@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,12 +29,12 @@ func (w *Workspace) failure(run string) (string, error) {
 	h := &aslfile.Histories{Dir: dir}
 	name := asl.HistoryName{Execution: executionName(last)}
 	cause := ""
-	// A Map's own error says only that children failed: the last that did says why.
+	// A Map's own error says only that children failed: the first that did says why.
 	if strings.HasPrefix(ended.Error, "States.") {
 		if name.MapRun, err = lastMapRun(filepath.Join(dir, name.Execution)); err != nil {
 			return "", err
 		}
-		if cause, err = lastCause(h.Read(name)); err != nil {
+		if cause, err = firstCause(h.Read(name)); err != nil {
 			return "", err
 		}
 	}
@@ -62,17 +63,17 @@ func lastMapRun(dir string) (string, error) {
 	return name, nil
 }
 
-// lastCause is why a function failed last.
-func lastCause(events iter.Seq2[asl.Event, error]) (cause string, err error) {
+// firstCause is why the first child failed that did. Those after it may only have been abandoned.
+func firstCause(events iter.Seq2[asl.Event, error]) (cause string, err error) {
 	for ev, err := range events {
 		if err != nil {
 			return "", fmt.Errorf("read history: %w", err)
 		}
-		if ev.Type == asl.TaskFailed || ev.Type == asl.LambdaFunctionFailed {
-			cause = readable(ev.Cause)
+		if ev.Child != "" && (ev.Type == asl.ExecutionFailed || ev.Type == asl.ExecutionTimedOut) {
+			return cmp.Or(readable(ev.Cause), ev.Error), nil
 		}
 	}
-	return cause, nil
+	return "", nil
 }
 
 // readable gives the message of what [asl.FunctionError] makes of an error.

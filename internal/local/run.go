@@ -137,6 +137,9 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 	case "": // it was interrupted, perhaps before its first event
 		if res, err = engine.Resume(ctx, machine, executionName(last)); errors.Is(err, asl.ErrNoExecution) {
 			res, err = engine.Start(ctx, machine, executionName(max(last, 1)), input)
+		} else if err == nil && res.Status != asl.Succeeded && failures.cause() == nil {
+			// It had failed before it was interrupted, which is only recorded in full now.
+			res, err = engine.Start(ctx, machine, executionName(last+1), input)
 		}
 	default:
 		res, err = engine.Start(ctx, machine, executionName(last+1), input)
@@ -144,7 +147,7 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 	if errors.Is(err, aslfile.ErrHeld) || errors.Is(err, asl.ErrExists) { // ErrExists: it has run since the look above
 		err = fmt.Errorf("run %s: %w: see how it goes on with: hindcast status %s", r.Run, ErrRunning, r.Run)
 	}
-	return Outcome{Result: res, Failure: failures.last()}, err
+	return Outcome{Result: res, Failure: failures.cause()}, err
 }
 
 // lastEvent returns the last event of an execution that has ended, none if it has not.
