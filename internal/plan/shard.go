@@ -11,8 +11,20 @@ import (
 	"hindcast/internal/unit"
 )
 
-// maxSlots bounds how many partitions of a table a run replaces: hours of twenty years.
-const maxSlots = 200_000
+// maxSlots bounds how many partitions of a table a run replaces. A window says what is wanted: hours of twenty years. What a run over
+// the whole log replaces follows from its events, of which one with a stray time would be enough for a table of mostly empty partitions.
+func maxSlots(window bool, unit partition.Unit) int64 {
+	switch {
+	case window:
+		return 200_000
+	case unit == partition.Month:
+		return 200 * 12
+	case unit == partition.Day:
+		return 10_000 // 27 years
+	default:
+		return 50_000 // hours of 5 years
+	}
+}
 
 // Shards divides a run. Captured are the segments that the capture of the
 // plan's tail made; they must tile it. The shards of each scheme own, together with
@@ -227,9 +239,17 @@ func (p *Plan) slots(scheme partition.Scheme, pieces []piece) ([]partition.Slot,
 	// A cheap guess first: a stray time may span millions of hours.
 	length := map[partition.Unit]spec.Duration{partition.Hour: spec.Hour, partition.Day: spec.Day, partition.Month: 28 * spec.Day}[scheme.Unit]
 	var slots []partition.Slot
-	err := fmt.Errorf("the window %s has more than %d partitions by %s", w, maxSlots, scheme.Unit)
-	if w.To/int64(length)-w.From/int64(length) <= maxSlots {
-		slots, err = scheme.Slots(w.From, w.To)
+	most := maxSlots(p.Window != nil, scheme.Unit)
+	what := "the window"
+	if p.Window == nil {
+		what = "the time from the first event to the last,"
+	}
+	tooMany := fmt.Errorf("%s %s has more than %d partitions by %s", what, w, most, scheme.Unit)
+	err := tooMany
+	if w.To/int64(length)-w.From/int64(length) <= most+most/8 {
+		if slots, err = scheme.Slots(w.From, w.To); err == nil && int64(len(slots)) > most {
+			slots, err = nil, tooMany
+		}
 	}
 	if err != nil && first != nil {
 		err = fmt.Errorf("%w: the first event is in segment %s, offsets %s, the last in %s, offsets %s; if its time is a stray one, "+

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +35,14 @@ func (e *Env) validate(ctx context.Context, in validateIn) (validateOut, error) 
 	if err != nil {
 		return validateOut{}, err
 	}
-	v, err := e.Verdict(ctx, in.Run)
-	if errors.Is(err, blob.ErrNotFound) {
+	whole, err := e.Validated(ctx, in.Run)
+	if err != nil {
+		return validateOut{}, err
+	}
+	var v check.Verdict
+	if whole {
+		v, err = e.Verdict(ctx, in.Run)
+	} else {
 		if v, err = e.check(ctx, r, j); err == nil {
 			err = writeOnce(ctx, e.runStore(in.Run), verdictKey, &v)
 		}
@@ -44,6 +51,20 @@ func (e *Env) validate(ctx context.Context, in validateIn) (validateOut, error) 
 		return validateOut{}, err
 	}
 	return validateOut{Passed: v.Passed(), Candidate: v.Candidate}, nil
+}
+
+// Validated reports whether all lies there that validation leaves of a run.
+func (e *Env) Validated(ctx context.Context, run string) (bool, error) {
+	for _, key := range []string{accountKey, candidateKey, verdictKey} {
+		_, err := e.runStore(run).Head(ctx, key)
+		if errors.Is(err, blob.ErrNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, error) {
@@ -79,6 +100,8 @@ func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, e
 		inputs.Canaries = append(inputs.Canaries, check.Canaries{Name: c.File, Data: c.Text})
 	}
 	findings(&inputs, done)
+	inputs.Event, inputs.WholeLog = r.Spec.Source.Event, p.Plan.Window == nil
+	strays(&inputs, done, r.Spec.Outputs[0].Table)
 	if r.Spec.Source.Event.Dedupe {
 		if inputs.IDs, err = e.shardIDs(ctx, r, j, p.Plan, c.Shards); err != nil {
 			return check.Verdict{}, err
@@ -113,6 +136,20 @@ func findings(in *check.Inputs, done []finished) {
 	if !slices.ContainsFunc(done, func(f finished) bool { return !whole(f.Result.DeadLetters) || !whole(f.Result.Conflicts) }) {
 		in.DeadLetters, in.Conflicts = int64(len(dead)), int64(len(conflicts))
 	}
+}
+
+// strays adds up the events outside what the job declares. Each scheme's shards see all of them, so those of one table's are counted.
+func strays(in *check.Inputs, done []finished, name string) {
+	for _, f := range done {
+		if _, ok := f.Files[name]; !ok {
+			continue
+		}
+		in.Strays += f.Result.Strays
+		in.FirstStrays = append(in.FirstStrays, f.Result.FirstStrays...)
+	}
+	slices.SortFunc(in.FirstStrays, func(a, b transform.Stray) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
 }
 
 // shardIDs are the fingerprints that the shards left, and how the events behind them are found.
