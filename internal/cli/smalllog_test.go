@@ -511,6 +511,29 @@ func TestUnreadableEventTimesBlock(t *testing.T) {
 	}
 }
 
+// Nor does a row group without any event time keep the rest of a whole log from being computed, where it is accepted.
+func TestUnreadableRowGroupsOfAWholeLog(t *testing.T) {
+	for name, n := range map[string]int{"a row group": 12, "all there is": 4} {
+		l := newSmallLog(t)
+		recs := visits(t, 0, 3*time.Hour, n)
+		none := recs[:4]
+		for i := range none {
+			none[i].Time = none[i].recordTime(t).Format(time.RFC3339)
+			none[i].At = ""
+		}
+		l.segment(recs...)
+		tables := map[string]string{"events": "month UTC", "shops": "bucket id 2"}
+		ws := filepath.Join(t.TempDir(), "ws")
+		r := hindcastWith(t, []job.Job{l.job(smallJob{Tables: tables})}, "run", "visits", "--workspace", ws).exits(t, 4)
+		contains(t, name, r.out, "4 events were unreadable; the job accepts 0", "partition 0, offset 0: column at is null", "partition 0, offset 3: column at is null")
+		list := []job.Job{l.job(smallJob{Tables: tables, Checks: "{ dead-letters: 4 }"})}
+		hindcastWith(t, list, "run", "visits", "--promote", "--workspace", ws).ok(t)
+		if rows := tableRows(t, list, ws, "events"); len(rows) != 1+n-4 {
+			t.Errorf("%s: %d rows", name, len(rows)-1)
+		}
+	}
+}
+
 // One id with two contents blocks, and both places are named: in one topic partition, in two, and with two event times in shards apart.
 func TestOneIDWithTwoContentsBlocks(t *testing.T) {
 	days := map[string]string{"events": "day UTC", "sums": "day UTC"}

@@ -248,7 +248,7 @@ func (p *Plan) checkSlots() error {
 	for _, part := range p.Partitions {
 		for _, use := range part.Segments {
 			for i, g := range use.RowGroups {
-				if g.Rows > 0 && g.EventTime == nil {
+				if g.Rows > 0 && g.EventTime == nil && !g.Untimed {
 					return fmt.Errorf("segment %s, row group %d: its footer does not tell which event times it holds, so that the partitions of a table cut by time are unknown: "+
 						"write that table by a job of its own, which has a window", use.Key, i)
 				}

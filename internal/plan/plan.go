@@ -40,6 +40,8 @@ type RowGroup struct {
 	// Timed says that every row is known to have an event time that a table can be cut by. A group without it
 	// is never pruned: a row without such a time is a dead letter that must be seen.
 	Timed bool `json:"timed,omitempty"`
+	// Untimed says that every row is known to have none: that is why EventTime is nil.
+	Untimed bool `json:"untimed,omitempty"`
 }
 
 // Segment is an immutable piece of one topic partition's history.
@@ -93,7 +95,8 @@ type Inventory struct {
 type Options struct {
 	// ShardRows is the number of rows at which a shard takes no further slot; 0 means DefaultShardRows.
 	ShardRows int64
-	// AcceptGaps names holes that the user accepts; a hole is accepted if its offsets lie in these.
+	// AcceptGaps names holes that the user accepts: together they are, exactly, holes that the plan finds. One with an open end
+	// accepts every hole of its partition from there on. One that names something else is refused.
 	AcceptGaps []Gap
 	// NoPrune does without the segments' time bounds: the whole log is read.
 	NoPrune bool
