@@ -37,15 +37,19 @@ func Main(args []string, std IO, jobs []job.Job) int {
 	return interruptible(args, std, local.Options{Jobs: jobs})
 }
 
-// interruptible ends in good order at the first signal, and at once at the second.
+// interruptible ends in good order at the first signal, and at once at the second. A pipe that nobody reads any more ends
+// nothing by a signal: a run goes on without its talk, and output that is lost is an error.
 func interruptible(args []string, std IO, opts local.Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	signal.Ignore(syscall.SIGPIPE)
 	return run(ctx, args, std, opts)
 }
 
 func run(ctx context.Context, args []string, std IO, opts local.Options) int {
+	out := &output{w: std.Out}
+	std.Out = out
 	a := &app{IO: std, opts: opts}
 	root := a.root()
 	root.SetArgs(args)
@@ -57,6 +61,9 @@ func run(ctx context.Context, args []string, std IO, opts local.Options) int {
 	}
 	if a.json {
 		err = errors.Join(err, a.encode(err))
+	}
+	if out.err != nil && !errors.Is(err, out.err) {
+		err = errors.Join(err, out.err)
 	}
 	if err == nil {
 		return 0
@@ -70,6 +77,23 @@ func run(ctx context.Context, args []string, std IO, opts local.Options) int {
 		fmt.Fprintln(std.Err)
 	}
 	return exitCode(err)
+}
+
+// output remembers that something could not be written: then the command has not done what it was asked to.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.w.Write(b)
+	if err != nil {
+		o.err = fmt.Errorf("write the output: %w", err)
+	}
+	return n, o.err
 }
 
 // failed is what is printed with --json in place of data, when a verb fails.

@@ -38,6 +38,10 @@ func (a *app) runsCmd() *cobra.Command {
 				defer t.Flush()
 				fmt.Fprintln(t, "RUN\tPHASE\tSHARDS\tWINDOW")
 				for _, s := range list {
+					if s.Error != "" {
+						fmt.Fprintf(t, "%s\t%s\t\t%s\n", s.Run, s.Phase, s.Error)
+						continue
+					}
 					fmt.Fprintf(t, "%s\t%s\t%d/%d\t%s\n", s.Run, phase(s), s.Done, s.Shards, window(s))
 				}
 			})

@@ -115,7 +115,13 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 	if err != nil {
 		return Outcome{}, err
 	}
+	whole := false
 	if ended.Type == asl.ExecutionSucceeded {
+		if whole, err = w.Env.Validated(ctx, r.Run); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if whole { // else what the state machine promised was lost: it is gone over again
 		return Outcome{Result: asl.Result{Status: asl.Succeeded, Output: ended.Output}, Already: true}, nil
 	}
 	// What keeps the run from going on is no failure of it: nothing of that is recorded.

@@ -28,6 +28,7 @@ const (
 	Promoted    Phase = "promoted"
 	RolledBack  Phase = "rolled back"
 	Aborted     Phase = "aborted"
+	Damaged     Phase = "damaged" // what it left cannot be read
 )
 
 // Status is what there is to know of a run.
@@ -46,6 +47,8 @@ type Status struct {
 	Version int64     `json:"version,omitempty"` // that the run's last promotion or rollback made
 	// Failure is why the run stopped, where something failed. It is empty while the run goes on.
 	Failure string `json:"failure,omitempty"`
+	// Error is why a listed run cannot be described: of such a run only this and its id are sure.
+	Error string `json:"error,omitempty"`
 	// Warnings are the plan's: what was decided, as to accept a gap, and what is not proven.
 	Warnings []string        `json:"warnings,omitempty"`
 	Verdict  *check.Verdict  `json:"verdict,omitempty"`
@@ -54,7 +57,7 @@ type Status struct {
 	Decision *serve.Decision `json:"decision,omitempty"`
 }
 
-// Runs lists the workspace's runs, oldest first.
+// Runs lists the workspace's runs, oldest first. One that cannot be described is listed with its error.
 func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
 	out := []Status{}
 	for after := ""; ; {
@@ -72,11 +75,15 @@ func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
 			continue // no request: the run was never begun
 		}
 		if err != nil {
-			return nil, err
+			if ctx.Err() != nil || blob.IsTransient(err) {
+				return nil, err
+			}
+			// The others are to be seen all the same.
+			s.Run, s.Phase, s.Error = run, Damaged, err.Error()
 		}
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b Status) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(out, func(a, b Status) int { return a.At.Compare(b.At) })
 	return out, nil
 }
 

@@ -33,6 +33,13 @@ func (e *Env) PromoteRun(ctx context.Context, run, by, why string, again bool) (
 	if err != nil {
 		return serve.Result{}, err
 	}
+	d, err := e.Decision(ctx, run)
+	if err != nil {
+		return serve.Result{}, err
+	}
+	if d != nil && d.Kind == serve.KindAbort { // before what is missing: that cannot be made good any more
+		return serve.Result{}, swapError(fmt.Errorf("promote run %s: %w", run, &serve.DecidedError{Decision: *d}))
+	}
 	verdict, err := e.Verdict(ctx, run)
 	if errors.Is(err, blob.ErrNotFound) {
 		return serve.Result{}, &Error{NotProven, fmt.Errorf("run %s has no verdict yet: finish it with: hindcast resume %s", run, run)}
