@@ -69,9 +69,9 @@ func run(ctx context.Context, args []string, std IO, opts local.Options) int {
 		return 0
 	}
 	fmt.Fprintf(std.Err, "hindcast: %v\n", err)
-	if gaps, ok := errors.AsType[*plan.GapError](err); ok {
+	if gaps, ok := errors.AsType[*plan.GapError](err); ok && len(gaps.Found) > 0 {
 		fmt.Fprint(std.Err, "as flags of a new run:")
-		for _, g := range gaps.Gaps {
+		for _, g := range gaps.Found {
 			fmt.Fprintf(std.Err, " --accept-gap %s", g)
 		}
 		fmt.Fprintln(std.Err)

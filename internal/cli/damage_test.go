@@ -551,7 +551,8 @@ func TestGapsAreAcceptedByName(t *testing.T) {
 	for _, bad := range []string{"12-30", "1", "1:30-12", "1:12", "-1:12-30", "1:a-b", ""} {
 		threeRun(t, j, ws, "--accept-gap", bad).exits(t, exitUsage).has(t, "write ")
 	}
-	for _, gap := range [][]string{{"1:12-30"}, {"1:12-24", "1:24-30"}, {"1:0-99"}, {"1:5-"}} {
+	threeRun(t, j, ws, "--accept-gap", "1:0-99").exits(t, exitRefused).has(t, "no gaps that the plan finds: 1:0-99; it finds: 1:12-30")
+	for _, gap := range [][]string{{"1:12-30"}, {"1:12-24", "1:24-30"}, {"1:5-"}} {
 		ws := filepath.Join(t.TempDir(), "ws")
 		args := []string{"--promote", "--json"}
 		for _, g := range gap {

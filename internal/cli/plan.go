@@ -107,6 +107,7 @@ func (a *app) planCmd() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.PreRunE = countsGiven
 	return cmd
 }
 
@@ -119,8 +120,12 @@ func printPlanLines(w io.Writer, s step.Summary) {
 	if s.Shards != 1 {
 		shards = fmt.Sprintf("%d shards", s.Shards)
 	}
-	fmt.Fprintf(w, "writes   %d partitions in %s; each row is read %.2f times; about %s on one worker\n",
-		s.Slots, shards, s.Amplification, estimate(s))
+	grow := ""
+	if s.SlotsMayGrow {
+		grow = ", and those that only the tail has,"
+	}
+	fmt.Fprintf(w, "writes   %d partitions%s in %s; each row is read %.2f times; about %s on one worker\n",
+		s.Slots, grow, shards, s.Amplification, estimate(s))
 }
 
 // rowsPerSecond is what one worker read and folded of the retail sample on a 2-core machine, rounded down: it makes the

@@ -34,13 +34,15 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 		return nil, fmt.Errorf("shards of %d rows: there must be at least one", p.ShardRows)
 	}
 	accepted := acceptable(opts.AcceptGaps)
+	var found []Gap
 	late := &LatenessError{Lateness: s.Source.Event.Lateness, Ahead: s.Source.Event.Ahead}
 	var gaps []Gap
 	shown, by := shownLateness(logs, s.Source.Event.Lateness)
 	var open []int32 // partitions whose later records might matter, with no tail to read them from
 	for _, l := range logs {
 		if len(l.segments) == 0 && l.broker == nil {
-			gaps = p.missing(Gap{Partition: l.partition, Offsets: Range{0, openEnd}}, accepted, gaps)
+			g := Gap{Partition: l.partition, Offsets: Range{0, openEnd}}
+			found, gaps = append(found, g), p.missing(g, accepted, gaps)
 			continue
 		}
 		r := l.read(newReach(w, s.Source.Event, shown))
@@ -51,6 +53,7 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 		all := slices.Clone(r.tail)
 		for _, g := range r.missing {
 			before := len(gaps)
+			found = append(found, g)
 			if gaps = p.missing(g, accepted, gaps); len(gaps) == before {
 				part.Absent = part.Absent.Union(Ranges{g.Offsets})
 			}
@@ -81,7 +84,7 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 			late.NeedLateness = max(late.NeedLateness, c.need(*w))
 		}
 	}
-	if err := refusals(gaps, late); err != nil {
+	if err := refusals(&GapError{Gaps: gaps, Unused: unused(opts.AcceptGaps, found), Found: found}, late); err != nil {
 		return nil, err
 	}
 	if err := p.checkSlots(); err != nil {
@@ -108,6 +111,23 @@ func acceptable(gaps []Gap) map[int32]Ranges {
 	out := map[int32]Ranges{}
 	for _, g := range gaps {
 		out[g.Partition] = out[g.Partition].Union(Ranges{g.Offsets})
+	}
+	return out
+}
+
+// unused returns the acceptances that do not name gaps that were found: those with offsets that are in none, and those with an open end
+// that accept none.
+func unused(accepted, found []Gap) []Gap {
+	of := acceptable(found)
+	var out []Gap
+	for _, g := range accepted {
+		used := of[g.Partition].ContainsAll(Ranges{g.Offsets})
+		if g.Offsets.Next == openEnd {
+			used = slices.ContainsFunc(found, func(f Gap) bool { return f.Partition == g.Partition && f.Offsets.First >= g.Offsets.First })
+		}
+		if !used {
+			out = append(out, g)
+		}
 	}
 	return out
 }

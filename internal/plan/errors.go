@@ -64,12 +64,28 @@ func (g Gap) describe() string {
 	return what + fmt.Sprintf("no record with the offsets %s", g.Offsets)
 }
 
-// GapError refuses a plan: offsets that may hold events of the window are missing.
-type GapError struct{ Gaps []Gap }
+// GapError refuses a plan: offsets that may hold events of the window are missing, or what was accepted is not what is missing.
+type GapError struct {
+	Gaps []Gap // that were not accepted
+	// Unused are acceptances that do not name gaps, Found all gaps that there are.
+	Unused, Found []Gap
+}
 
 func (e *GapError) Error() string {
 	const most = 8
 	var b strings.Builder
+	if len(e.Unused) > 0 {
+		fmt.Fprintf(&b, "accepted as gaps, but no gaps that the plan finds: %s; ", names(e.Unused))
+		if len(e.Found) == 0 {
+			b.WriteString("it finds none: accept nothing")
+		} else {
+			fmt.Fprintf(&b, "it finds: %s", names(e.Found))
+		}
+		if len(e.Gaps) == 0 {
+			return b.String()
+		}
+		b.WriteString("\n")
+	}
 	b.WriteString("the log has gaps that may hold events of the window:")
 	for i, g := range e.Gaps {
 		if i == most {
@@ -79,8 +95,17 @@ func (e *GapError) Error() string {
 		b.WriteString("\n  " + g.describe())
 	}
 	fmt.Fprintf(&b, "\nbring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: %s",
-		e.Gaps[0])
+		names(e.Gaps))
 	return b.String()
+}
+
+// names lists gaps as flags have them.
+func names(gaps []Gap) string {
+	out := make([]string, len(gaps))
+	for i, g := range gaps {
+		out[i] = g.String()
+	}
+	return strings.Join(out, ", ")
 }
 
 // Contradiction is a row group that the declared lateness leaves out, though
@@ -127,10 +152,10 @@ func (e *LatenessError) Error() string {
 }
 
 // refusals joins what refuses a plan, so that a user sees all of it at once.
-func refusals(gaps []Gap, late *LatenessError) error {
+func refusals(gaps *GapError, late *LatenessError) error {
 	var errs []error
-	if len(gaps) > 0 {
-		errs = append(errs, &GapError{gaps})
+	if len(gaps.Gaps) > 0 || len(gaps.Unused) > 0 {
+		errs = append(errs, gaps)
 	}
 	if len(late.Found) > 0 {
 		errs = append(errs, late)

@@ -84,8 +84,32 @@ func TestScenarios(t *testing.T) {
 		},
 		{
 			name: "a gap accepted by name", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
-			opts: Options{AcceptGaps: []Gap{{Offsets: Range{1990, 2010}}}},
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2000, 2004}}, {Offsets: Range{2004, 2010}}}},
 			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, absent 2000-2010",
+		},
+		{
+			name: "a gap accepted with more than it", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{1990, 2010}}}}, want: "accepted as gaps, but no gaps that the plan finds: 0:1990-2010; it finds: 0:2000-2010",
+		},
+		{
+			name: "a gap and another accepted", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2000, 2010}}, {Partition: 1, Offsets: Range{2000, 2010}}}}, want: "no gaps that the plan finds: 1:2000-2010; it finds: 0:2000-2010",
+		},
+		{
+			name: "a gap accepted where there is none", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2000, 2010}}}}, want: "no gaps that the plan finds: 0:2000-2010; it finds none",
+		},
+		{
+			name: "gaps accepted by an open end", inv: log(dense(0, 0, 2000), dense(0, 2010, 2100), dense(0, 2110, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{1990, openEnd}}}}, want: "absent 2000-2010,2100-2110",
+		},
+		{
+			name: "an open end past all gaps", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2005, openEnd}}}}, want: "no gaps that the plan finds: 0:2005-; it finds: 0:2000-2010",
+		},
+		{
+			name: "two gaps", inv: log(dense(0, 0, 2000), dense(0, 2010, 2100), dense(0, 2110, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "accept them by name: 0:2000-2010, 0:2100-2110",
 		},
 		{
 			name: "a gap accepted in part", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
@@ -406,4 +430,52 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%s reads back as %v, %v", again, back, err)
 		}
 	})
+}
+
+// TestStrayTimesOfWholeLogs: a run over the whole log is not cut into partitions up to a stray time, and says where that is.
+func TestStrayTimesOfWholeLogs(t *testing.T) {
+	for _, c := range []struct {
+		unit partition.Unit
+		last string
+		want string
+	}{
+		{partition.Month, "2211-08-01T00:00:00Z", ""},
+		{partition.Month, "2211-12-01T00:00:00Z", "more than 2400 partitions by month"},
+		{partition.Month, "9999-12-29T00:00:00Z", "more than 2400 partitions by month"},
+		{partition.Day, "2039-03-01T00:00:00Z", ""},
+		{partition.Day, "2039-04-01T00:00:00Z", "more than 10000 partitions by day"},
+		{partition.Hour, "2017-08-01T00:00:00Z", "more than 50000 partitions by hour"},
+	} {
+		s := testSpec(0, 0, false, partition.Scheme{Unit: c.unit, Column: "at", Zone: "UTC"}, partition.Scheme{Buckets: 2})
+		stray := dense(0, 1000, 1100)
+		stray.RowGroups[0].EventTime.Max = mustInstant(c.last)
+		_, err := Build(s, nil, Inventory{Topic: "t", Segments: []Segment{dense(0, 0, 1000), stray}}, Options{})
+		if c.want == "" && err != nil {
+			t.Errorf("%s by %s: %v", c.last, c.unit, err)
+		}
+		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "the last in partition=0/t+0+001000, offsets 1000-1100")) {
+			t.Errorf("%s by %s: %v", c.last, c.unit, err)
+		}
+	}
+}
+
+// TestSummaryCountsPartitionsThatAreKnown: the tail of a whole log adds partitions, but how many nobody knows before it is read.
+func TestSummaryCountsPartitionsThatAreKnown(t *testing.T) {
+	inv := Inventory{Topic: "t", Segments: []Segment{dense(0, 0, nov4)}, HasTail: true, Tails: []Tail{{0, 100, nov4 + 50}}, AsOf: mustInstant("2026-11-29T00:00:00Z")}
+	s := testSpec(0, 0, true, partition.Scheme{Unit: partition.Day, Column: "t", Zone: "UTC"}, partition.Scheme{Buckets: 16})
+	p, err := Build(s, nil, inv, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := p.Summary()
+	if err != nil || sum.Slots != 4+16 || !sum.SlotsMayGrow { // from a second before November to its third
+		t.Errorf("%d partitions, may grow: %v; %v", sum.Slots, sum.SlotsMayGrow, err)
+	}
+	inv.Tails[0].End = nov4
+	if p, err = Build(s, nil, inv, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if sum, err = p.Summary(); err != nil || sum.Slots != 4+16 || sum.SlotsMayGrow {
+		t.Errorf("%d partitions, may grow: %v; %v", sum.Slots, sum.SlotsMayGrow, err)
+	}
 }

@@ -2,7 +2,10 @@ package plan
 
 import (
 	"math"
+	"slices"
 
+	"hindcast/internal/partition"
+	"hindcast/internal/spec"
 	"hindcast/internal/unit"
 )
 
@@ -19,7 +22,10 @@ type Summary struct {
 	PrunedRows  int64      `json:"pruned_rows"`
 	PrunedBytes unit.Bytes `json:"pruned_bytes"`
 	Shards      int        `json:"shards"`
-	Slots       int        `json:"slots"` // partitions that are replaced, of all tables
+	// Slots is how many partitions are replaced, of all tables. Where SlotsMayGrow, they are those that the segments show: a run
+	// over the whole log replaces those of the tail's events, too.
+	Slots        int  `json:"slots"`
+	SlotsMayGrow bool `json:"slots_may_grow,omitempty"`
 	// ReadRows and ReadBytes are what all shards read, the same row group as often as it is read. They include the tail.
 	ReadRows  int64      `json:"read_rows"`
 	ReadBytes unit.Bytes `json:"read_bytes"`
@@ -73,6 +79,10 @@ func (p *Plan) Summary() (Summary, error) {
 		}
 	}
 	s.Shards = len(shards)
+	s.SlotsMayGrow = p.Window == nil && s.TailRecords > 0 && slices.ContainsFunc(p.Spec.Outputs, spec.Output.ByTime)
+	for _, o := range p.Spec.Outputs {
+		s.Slots += o.Scheme.Buckets
+	}
 	for _, sh := range shards {
 		s.Slots += len(sh.Slots) * len(sh.Tables)
 		s.ReadRows, s.ReadBytes = s.ReadRows+sh.Rows, s.ReadBytes+sh.Bytes
@@ -84,22 +94,27 @@ func (p *Plan) Summary() (Summary, error) {
 }
 
 // expectTail describes the captured segments that are likely: one for each range of the
-// tail, of records as large as the segments' are, whose events happened after those of the segments.
+// tail, of records as large as the segments' are. Their events happened after those of the segments, in the window; over the whole log
+// when the last one did, so that no partition is counted that may never be.
 func (p *Plan) expectTail(s Summary) []Segment {
+	var last *Span
+	for _, c := range p.pieces(nil) {
+		if t := c.event; p.Window == nil && t != nil && partition.Placeable(t.Max) && (last == nil || t.Max > last.Max) {
+			last = &Span{t.Max, t.Max}
+		}
+	}
 	perRow := 0.0
 	if s.Rows > 0 {
 		perRow = float64(s.Bytes) / float64(s.Rows)
 	}
 	var out []Segment
 	for i, part := range p.Partitions {
-		var event *Span
+		event := last
 		if t := s.Partitions[i].RecordTime; p.Window != nil {
 			event = &Span{p.Window.To - 1, p.Window.To - 1}
 			if t != nil {
 				event.Min = min(event.Min, t.Max)
 			}
-		} else if t != nil {
-			event = &Span{t.Max, max(t.Max, p.AsOf)}
 		}
 		for _, r := range part.Tail {
 			size := unit.Bytes(math.Round(perRow * float64(r.Len())))
