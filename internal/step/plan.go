@@ -127,11 +127,36 @@ func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
 	switch ptr, _, err := table.ReadPointer(ctx, ds); {
 	case err == nil:
 		p.Base = &ptr.Ref
+		if err := sameTables(ctx, ds, ptr.Ref, j, r.Spec); err != nil {
+			return Planned{}, err
+		}
 	case !errors.Is(err, table.ErrNoVersion):
 		return Planned{}, err
 	}
 	p.Digest = digestOf(p)
 	return p, nil
+}
+
+// sameTables refuses a job one of whose tables is served with another schema: no version can hold both.
+func sameTables(ctx context.Context, ds blob.Store, ref table.Ref, j job.Job, s *spec.Spec) error {
+	base, err := table.OpenRef(ctx, ds, ref)
+	if err != nil {
+		return err
+	}
+	schemas, err := Schemas(j, s)
+	if err != nil {
+		return err
+	}
+	for _, o := range s.Outputs {
+		t, ok := base.Manifest.Tables[o.Table]
+		if !ok {
+			continue
+		}
+		if err := schemas[o.Table].Differs(t.Schema); err != nil {
+			return &Error{PlanRefused, fmt.Errorf("table %s of dataset %s, version %d: %w: write to a table of another name", o.Table, DatasetName(s), ref.Generation, err)}
+		}
+	}
+	return nil
 }
 
 func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Inventory, error) {

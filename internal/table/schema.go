@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,37 @@ func (s Schema) Columns() record.Schema {
 // Equal reports whether both are the same.
 func (s Schema) Equal(o Schema) bool {
 	return s.Rows.Equal(o.Rows) && s.Keys == o.Keys && s.Scheme == o.Scheme
+}
+
+// Differs says in what the schema is another than that which is served; nil where they are the same.
+func (s Schema) Differs(served Schema) error {
+	keys := func(s Schema) []string {
+		out := make([]string, s.Keys)
+		for i := range out {
+			out[i] = s.Rows[i].Name
+		}
+		return out
+	}
+	switch {
+	case s.Scheme != served.Scheme:
+		return fmt.Errorf("it is cut in %s, the job cuts it in %s", served.Scheme, s.Scheme)
+	case !slices.Equal(keys(s), keys(served)):
+		return fmt.Errorf("its key is %v, that of the job's rows %v", keys(served), keys(s))
+	case !s.Rows.Equal(served.Rows):
+		return fmt.Errorf("it has the columns %s, the job's rows have %s", columnsText(served.Rows), columnsText(s.Rows))
+	}
+	return nil
+}
+
+func columnsText(rows record.Schema) string {
+	out := make([]string, len(rows))
+	for i, f := range rows {
+		out[i] = fmt.Sprintf("%s %s", f.Name, f.Kind)
+		if f.Nullable {
+			out[i] += "?"
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // Validate reports what a table cannot be.
