@@ -171,6 +171,7 @@ func runOf(t *testing.T, r result) string {
 }
 
 func TestAWrongCanaryKeepsTheCandidateOut(t *testing.T) {
+	t.Parallel()
 	l := threeDays(t)
 	right := l.twoTables()
 	ws := filepath.Join(t.TempDir(), "ws")
@@ -215,6 +216,7 @@ func TestAWrongCanaryKeepsTheCandidateOut(t *testing.T) {
 
 // TestExportsOfTheSameLog exports one log in many ways. All of them come to the same bytes.
 func TestExportsOfTheSameLog(t *testing.T) {
+	t.Parallel()
 	whole := threeDays(t)
 	j := whole.twoTables()
 	ws := filepath.Join(t.TempDir(), "ws")
@@ -349,6 +351,7 @@ func (l *smallLog) litter() {
 }
 
 func TestWhatIsNoSegmentIsCounted(t *testing.T) {
+	t.Parallel()
 	l := threeDays(t)
 	l.litter()
 	args := []string{"plan", "visits", "--from", threeFrom, "--to", threeTo, "--workspace", filepath.Join(t.TempDir(), "ws")}
@@ -392,6 +395,7 @@ func refused(t *testing.T, j job.Job, ws string, words ...string) {
 }
 
 func TestDamagedSegmentsAreNamed(t *testing.T) {
+	t.Parallel()
 	float := visitSchema()
 	float[6].Kind = record.Float64
 	const key = "topics/visits/partition=1/visits+1+0000000012.zstd.parquet"
@@ -461,6 +465,7 @@ func TestDamagedSegmentsAreNamed(t *testing.T) {
 }
 
 func TestSegmentsThatChangeUnderARun(t *testing.T) {
+	t.Parallel()
 	const key = "visits+1+0000000012.zstd.parquet"
 	for name, c := range map[string]struct {
 		change func(l *smallLog) error
@@ -513,6 +518,7 @@ func appendTo(file, text string) error {
 }
 
 func TestAMissingSegmentCanBeBroughtBack(t *testing.T) {
+	t.Parallel()
 	l := threeDays(t)
 	j := l.twoTables()
 	ws := filepath.Join(t.TempDir(), "ws")
@@ -535,6 +541,7 @@ func TestAMissingSegmentCanBeBroughtBack(t *testing.T) {
 }
 
 func TestGapsAreAcceptedByName(t *testing.T) {
+	t.Parallel()
 	l := threeDays(t)
 	j := l.twoTables()
 	for _, first := range []int64{12, 24} {

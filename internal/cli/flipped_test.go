@@ -52,6 +52,7 @@ func footerOf(data []byte) int {
 // TestAFlippedByte changes bytes of a segment one at a time. With sums, each is noticed. Without them, one in a page is noticed or was of
 // no matter, and one in the footer may hide what is there, as DESIGN.md says among the limits; nothing ends in another way.
 func TestAFlippedByte(t *testing.T) {
+	t.Parallel()
 	l := threeDays(t)
 	j := l.twoTables()
 	ws := filepath.Join(t.TempDir(), "ws")
@@ -64,7 +65,7 @@ func TestAFlippedByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	footer := footerOf(data)
-	step := len(data) / 20
+	step := len(data) / 12
 	if testenv.Full() {
 		step = len(data) / 400
 	}
@@ -97,6 +98,7 @@ func TestAFlippedByte(t *testing.T) {
 // TestAFooterThatHidesRows is the limit that DESIGN.md states: a footer whose bounds are damaged, and nothing else, hides
 // a row group from runs that it keeps from reading it. Sums notice it.
 func TestAFooterThatHidesRows(t *testing.T) {
+	t.Parallel()
 	l := threeDays(t)
 	file := l.segmentFile(1, 0)
 	data, err := os.ReadFile(file)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path"
@@ -16,6 +18,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
@@ -48,12 +51,30 @@ func newArena(t *testing.T) arena {
 	return a
 }
 
-// copied is a copy of the arena in a folder of its own.
+// copied is a copy of the arena in a folder of its own. Files are links, since none is written in place, and what swaps
+// do not look at is left out: hundreds of copies are made.
 func (a arena) copied(t *testing.T) arena {
 	t.Helper()
-	ws := filepath.Join(t.TempDir(), "ws")
-	copyWorkspace(t, a.ws, ws)
-	a.ws = ws
+	from := a.ws
+	a.ws = filepath.Join(t.TempDir(), "ws")
+	err := filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, file)
+		switch {
+		case err != nil:
+			return err
+		case !d.IsDir():
+			return os.Link(file, filepath.Join(a.ws, below))
+		case slices.Contains([]string{"history", "results", "shards", "fingerprints"}, d.Name()):
+			return filepath.SkipDir
+		}
+		return os.MkdirAll(filepath.Join(a.ws, below), 0o755)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return a
 }
 
@@ -101,6 +122,7 @@ func asProcess(t *testing.T, args ...string) func() result {
 }
 
 func TestAbortRacesPromotionAtTheCommandLine(t *testing.T) {
+	t.Parallel()
 	a := newArena(t)
 	check := func(t *testing.T, run string, promotions, aborts []result, phase func() local.Phase, history func() []string) bool {
 		t.Helper()
@@ -133,10 +155,13 @@ func TestAbortRacesPromotionAtTheCommandLine(t *testing.T) {
 		return promoted
 	}
 	won := 0
-	for range rounds(12, 300) {
+	for range rounds(6, 300) {
 		a := a.copied(t)
 		promote := func() result { return a.do(t, "promote", a.early) }
-		abort := func() result { return a.do(t, "abort", a.early, "--why", "it is late") }
+		abort := func() result {
+			time.Sleep(rand.N(10 * time.Millisecond)) // a promotion has more to look at before it decides
+			return a.do(t, "abort", a.early, "--why", "it is late")
+		}
 		r := atOnce(promote, abort, promote, abort)
 		again := []result{promote(), abort()}
 		if check(t, a.early, []result{r[0], r[2], again[0]}, []result{r[1], r[3], again[1]},
@@ -144,9 +169,9 @@ func TestAbortRacesPromotionAtTheCommandLine(t *testing.T) {
 			won++
 		}
 	}
-	t.Logf("promotion won %d of %d", won, rounds(12, 300))
+	t.Logf("promotion won %d of %d", won, rounds(6, 300))
 
-	for range rounds(2, 30) {
+	for range rounds(1, 30) {
 		ws := spoiltCopy(t, true)
 		promote, abort := asProcess(t, "promote", spoilt.run, "--workspace", ws), asProcess(t, "abort", spoilt.run, "--workspace", ws)
 		r := atOnce(promote, abort)
@@ -170,6 +195,7 @@ func opsOf(t *testing.T, ws string) []string {
 }
 
 func TestTwoWhoPromoteMakeOneVersion(t *testing.T) {
+	t.Parallel()
 	a := newArena(t)
 	same := func(t *testing.T, a arena, generation int64, verb, run string) {
 		t.Helper()
@@ -189,7 +215,7 @@ func TestTwoWhoPromoteMakeOneVersion(t *testing.T) {
 			t.Errorf("%d say that they made version %d", made, generation)
 		}
 	}
-	for range rounds(6, 100) {
+	for range rounds(3, 100) {
 		a := a.copied(t)
 		was := fileSums(t, a.list, a.ws, "seen", "sums")
 		same(t, a, 2, "promote", a.early)
@@ -221,8 +247,9 @@ func TestTwoWhoPromoteMakeOneVersion(t *testing.T) {
 
 // TestRunsThatShareADay has two runs promoted at the same time that replace one day between them: the second is refused, and names it.
 func TestRunsThatShareADay(t *testing.T) {
+	t.Parallel()
 	a := newArena(t)
-	for range rounds(6, 100) {
+	for range rounds(3, 100) {
 		a := a.copied(t)
 		r := atOnce(func() result { return a.do(t, "promote", a.early) }, func() result { return a.do(t, "promote", a.late) })
 		loser, lost := r[1], a.late
@@ -251,8 +278,9 @@ func TestRunsThatShareADay(t *testing.T) {
 }
 
 func TestPromotionRacesRollback(t *testing.T) {
+	t.Parallel()
 	a := newArena(t)
-	for range rounds(6, 100) {
+	for range rounds(3, 100) {
 		a := a.copied(t)
 		r := atOnce(func() result { return a.do(t, "promote", a.early) }, func() result { return a.do(t, "rollback", a.early) })
 		r[0].ok(t)
@@ -300,6 +328,7 @@ func stopped(t *testing.T, name string, args ...string) (goOn func() result) {
 
 // TestZombies stops processes before they write what settles things, lets others do so, and lets them go on: they move nothing.
 func TestZombies(t *testing.T) {
+	t.Parallel()
 	for name, z := range map[string]struct {
 		before [][]string // what was done
 		zombie []string
@@ -386,6 +415,7 @@ var errLostReply = errors.New("connection reset by peer")
 // TestLostReplies loses the reply to each durable effect of each swap in turn. The swap succeeds, or says that it may have; the
 // same again succeeds, and there is one version.
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	a := newArena(t)
 	promoted := a.copied(t)
 	promoted.do(t, "promote", a.early).ok(t)
@@ -464,6 +494,7 @@ func TestLostReplies(t *testing.T) {
 
 // TestASwapThatIsNeverAnswered ends with the code that says so, whether it took effect or not; the same again finds out.
 func TestASwapThatIsNeverAnswered(t *testing.T) {
+	t.Parallel()
 	a := newArena(t)
 	r := hooked(t, a.list, func(op blob.Op) error {
 		if !op.Done && path.Base(op.Key) == table.PointerKey {

@@ -121,6 +121,7 @@ func everyOther(t *testing.T, data []byte, odd int) []byte {
 }
 
 func TestTheSampleLogExportedOtherwise(t *testing.T) {
+	t.Parallel()
 	makeSpoilt(t)
 	e := exportedCopy(t)
 	ws := filepath.Join(t.TempDir(), "ws")
