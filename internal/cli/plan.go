@@ -107,7 +107,6 @@ func (a *app) planCmd() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.PreRunE = countsGiven
 	return cmd
 }
 
