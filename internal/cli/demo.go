@@ -46,7 +46,11 @@ cancellations as sales for three weeks of November 2011. The demo leaves a works
 			if _, err := os.Stat(a.workspace); err == nil {
 				return usage(fmt.Errorf("there is a workspace in %s already: name another with --workspace, or remove it", a.workspace))
 			}
-			return (&demo{app: a, ctx: cmd.Context()}).play()
+			err := (&demo{app: a, ctx: cmd.Context()}).play()
+			if errors.Is(err, context.Canceled) {
+				return &coded{exitAgain, fmt.Errorf("interrupted; to play it again, remove %s, or name another workspace with --workspace", a.workspace)}
+			}
+			return err
 		},
 	}
 }

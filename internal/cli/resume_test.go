@@ -245,16 +245,22 @@ func TestInterrupt(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			ws := spoiltCopy(t, false)
-			interruptIn(t, state, program(t, nil, correction(ws, "--promote")...))
+			interruptAt(t, "state    "+state, program(t, nil, correction(ws, "--promote")...)).has(t, "hindcast resume ")
 			run := begun(t, ws)
-			interruptIn(t, next, program(t, nil, "resume", run, "--workspace", ws)).has(t, "hindcast resume "+run)
+			interruptAt(t, "state    "+next, program(t, nil, "resume", run, "--workspace", ws)).has(t, "hindcast resume "+run)
 			goesOn(t, ws)
 		})
 	}
 }
 
-// interruptIn sends SIGINT when a state was entered, and asks for a good end.
-func interruptIn(t *testing.T, state string, cmd *exec.Cmd) result {
+func TestInterruptTheDemo(t *testing.T) {
+	t.Parallel()
+	ws := filepath.Join(t.TempDir(), "ws")
+	interruptAt(t, "making version 1", program(t, nil, "demo", "--workspace", ws)).has(t, "remove "+ws)
+}
+
+// interruptAt sends SIGINT when a line is told that begins so, and asks for a good end.
+func interruptAt(t *testing.T, line string, cmd *exec.Cmd) result {
 	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
@@ -266,14 +272,14 @@ func interruptIn(t *testing.T, state string, cmd *exec.Cmd) result {
 	var told strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		fmt.Fprintln(&told, lines.Text())
-		if slices.Equal(strings.Fields(lines.Text()), []string{"state", state}) {
+		if strings.HasPrefix(lines.Text(), line) {
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 	_ = cmd.Wait() // its exit code is asked for
-	return result{cmd.ProcessState.ExitCode(), "", told.String()}.exits(t, exitAgain).has(t, "interrupted", "hindcast resume ")
+	return result{cmd.ProcessState.ExitCode(), "", told.String()}.exits(t, exitAgain).has(t, "interrupted")
 }
 
 // quarantining is the jobs with a canary of the correction that is wrong.
