@@ -107,6 +107,7 @@ func (a *app) planCmd() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.PreRunE = countsGiven
 	return cmd
 }
 

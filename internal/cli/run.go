@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"hindcast/internal/asl"
-	"hindcast/internal/blob"
 	"hindcast/internal/local"
 	"hindcast/internal/serve"
 	"hindcast/internal/step"
@@ -56,6 +55,7 @@ It ends with a proven candidate and the command that promotes it; with --promote
 		},
 	}
 	f.add(cmd)
+	cmd.PreRunE = countsGiven
 	cmd.Flags().IntVar(&workers, "workers", local.DefaultWorkers, "shards computed at once")
 	cmd.Flags().Int64Var(&f.lapRows, "lap-rows", 0, "end a worker's lap after so many rows and go on from its checkpoint (default: no laps)")
 	cmd.Flags().BoolVar(&promote, "promote", false, "promote when the checks pass")
@@ -89,6 +89,16 @@ func (a *app) resumeCmd() *cobra.Command {
 	return cmd
 }
 
+// countsGiven refuses counts that say nothing: leaving them out is how to ask for the default.
+func countsGiven(cmd *cobra.Command, _ []string) error {
+	for _, name := range []string{"shard-rows", "lap-rows"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && (f.Value.String() == "0" || f.Value.String()[0] == '-') {
+			return usage(fmt.Errorf("--%s %s: it takes at least one row; leave it out for the default", name, f.Value))
+		}
+	}
+	return nil
+}
+
 func checkWorkers(n int) error {
 	if n < 1 {
 		return usage(fmt.Errorf("--workers %d: a run needs at least one worker", n))
@@ -105,7 +115,8 @@ func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do fun
 		if !errors.Is(err, context.Canceled) {
 			return err
 		}
-		if _, err := ws.Env.Request(context.WithoutCancel(ctx), run); errors.Is(err, blob.ErrNotFound) {
+		_, err := ws.Env.Request(context.WithoutCancel(ctx), run)
+		if named, ok := errors.AsType[*step.Error](err); ok && named.Name == step.Invalid {
 			return &coded{exitAgain, errors.New("interrupted before the run was begun")}
 		}
 		return &coded{exitAgain, fmt.Errorf("interrupted; go on with: %s", a.command("resume", run))}

@@ -66,6 +66,14 @@ func (a *app) snapshot(ctx context.Context, name string, version int64) (snap *t
 	return snap, ws.Env.DatasetLocation(s), nil
 }
 
+// versionGiven refuses a number that no version has.
+func versionGiven(cmd *cobra.Command, version int64) error {
+	if cmd.Flags().Changed("version") && version < 1 {
+		return usage(fmt.Errorf("--version %d: versions count from 1; leave it out for the one that is served", version))
+	}
+	return nil
+}
+
 func (a *app) tableLogCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "log TABLE",
@@ -113,6 +121,9 @@ func (a *app) tableCatCmd() *cobra.Command {
 			if f != table.CSV && f != table.JSON && f != table.Parquet {
 				return usage(fmt.Errorf("--format %q: formats are csv, json and parquet", format))
 			}
+			if err := versionGiven(cmd, version); err != nil {
+				return err
+			}
 			snap, _, err := a.snapshot(cmd.Context(), args[0], version)
 			if err != nil {
 				return err
@@ -135,6 +146,9 @@ func (a *app) tableFilesCmd() *cobra.Command {
   hindcast table files daily-country-revenue --as duckdb | duckdb`,
 		Args: exactly("TABLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := versionGiven(cmd, version); err != nil {
+				return err
+			}
 			snap, base, err := a.snapshot(cmd.Context(), args[0], version)
 			if err != nil {
 				return err

@@ -112,8 +112,8 @@ func (f WindowFlags) instant(s string, outputs []Output) (int64, error) {
 // the whole log. Notes tell the user what was decided for them. Mistakes are a [UsageError].
 func ParseWindow(f WindowFlags, now time.Time, outputs []Output) (w *Window, notes []string, err error) {
 	if slices.ContainsFunc(outputs, func(o Output) bool { return !o.ByTime() }) {
-		if f.Given() || f.Align != "" {
-			return nil, nil, usage("leave out --from, --to, --last and --align",
+		if f.Given() || f.Align != "" || f.AsOf != "" || f.Zone != "" {
+			return nil, nil, usage("leave out --from, --to, --last, --as-of, --zone and --align",
 				"a table of this job is cut by key bucket: it is computed from the whole log and has no window")
 		}
 		return nil, nil, nil

@@ -79,8 +79,14 @@ func TestWindows(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, w, c.want)
 		}
 	}
-	if w, _, err := ParseWindow(WindowFlags{AsOf: "2011-12-01T00:00:00Z"}, now, []Output{{Scheme: partition.Scheme{Buckets: 4}}}); w != nil || err != nil {
+	buckets := []Output{{Scheme: partition.Scheme{Buckets: 4}}}
+	if w, _, err := ParseWindow(WindowFlags{}, now, buckets); w != nil || err != nil {
 		t.Errorf("buckets without a window: %v, %v", w, err)
+	}
+	for _, f := range []WindowFlags{{AsOf: "2011-12-01T00:00:00Z"}, {Zone: "Europe/London"}} {
+		if _, _, err := ParseWindow(f, now, buckets); err == nil {
+			t.Errorf("%+v is taken for a table of buckets, where it has no effect", f)
+		}
 	}
 }
 

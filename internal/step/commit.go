@@ -72,6 +72,13 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 	if err := table.CheckName("live commit", c.Name); err != nil {
 		return serve.Result{}, &Error{Invalid, err}
 	}
+	// Files and versions bear the name as they bear a run's: rolling the run back would find the commit.
+	switch _, err := e.runStore(c.Name).Head(ctx, requestKey); {
+	case err == nil:
+		return serve.Result{}, &Error{Invalid, fmt.Errorf("%s is the name of a run of this workspace: take another for the live commit", c.Name)}
+	case !errors.Is(err, blob.ErrNotFound):
+		return serve.Result{}, err
+	}
 	schemas, err := Schemas(j, s)
 	if err != nil {
 		return serve.Result{}, err

@@ -2,6 +2,7 @@ package step
 
 // Where things lie under a run; see the package comment.
 const (
+	requestKey   = "request.json"
 	cutKey       = "cut.json"
 	candidateKey = "candidate.json"
 	verdictKey   = "verdict.json"

@@ -71,7 +71,7 @@ func (e *Env) Create(ctx context.Context, r Request) error {
 	if err != nil {
 		return fmt.Errorf("create run %s: %w", r.Run, err)
 	}
-	if _, err := blob.PutBytes(ctx, e.runStore(r.Run), "request.json", b, blob.Condition{IfAbsent: true}); err != nil {
+	if _, err := blob.PutBytes(ctx, e.runStore(r.Run), requestKey, b, blob.Condition{IfAbsent: true}); err != nil {
 		return fmt.Errorf("create run %s: %w", r.Run, err)
 	}
 	return nil
@@ -83,9 +83,9 @@ func (e *Env) Request(ctx context.Context, run string) (Request, error) {
 	if err := table.CheckName("run", run); err != nil {
 		return r, &Error{Invalid, err}
 	}
-	err := readJSON(ctx, e.runStore(run), "request.json", &r)
+	err := readJSON(ctx, e.runStore(run), requestKey, &r)
 	if errors.Is(err, blob.ErrNotFound) {
-		return r, &Error{Invalid, fmt.Errorf("there is no run %s in this workspace, see: hindcast runs: %w", run, err)}
+		return r, &Error{Invalid, fmt.Errorf("there is no run %s in this workspace, see: hindcast runs", run)}
 	}
 	return r, err
 }
