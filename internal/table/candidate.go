@@ -203,22 +203,39 @@ type Moved struct {
 
 func (e *MovedError) Error() string {
 	const named = 10
-	var b strings.Builder
-	for i, m := range e.Moved {
-		if i == named {
-			fmt.Fprintf(&b, "; and %d more", len(e.Moved)-named)
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		if m.Now == nil {
-			fmt.Fprintf(&b, "%s %s is gone", m.Table, m.Partition)
-		} else {
-			fmt.Fprintf(&b, "%s %s was written by %s in generation %d", m.Table, m.Partition, m.Now.Run, m.Now.Generation)
-		}
+	type group struct {
+		what       string
+		partitions []string
 	}
-	return b.String()
+	var groups []group // by who wrote them: one commit often has many
+	for _, m := range e.Moved[:min(named, len(e.Moved))] {
+		what := "gone"
+		if m.Now != nil {
+			what = fmt.Sprintf("written by %s in generation %d", m.Now.Run, m.Now.Generation)
+		}
+		i := slices.IndexFunc(groups, func(g group) bool { return g.what == what })
+		if i < 0 {
+			i, groups = len(groups), append(groups, group{what: what})
+		}
+		groups[i].partitions = append(groups[i].partitions, m.Table+" "+m.Partition)
+	}
+	var parts []string
+	for _, g := range groups {
+		verb := " is "
+		switch {
+		case g.what != "gone" && len(g.partitions) == 1:
+			verb = " was "
+		case g.what != "gone":
+			verb = " were "
+		case len(g.partitions) > 1:
+			verb = " are "
+		}
+		parts = append(parts, strings.Join(g.partitions, ", ")+verb+g.what)
+	}
+	if more := len(e.Moved) - named; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Apply makes the version that follows base, which is nil for the first, with the

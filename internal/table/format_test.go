@@ -396,3 +396,12 @@ func when(cond bool, err error) error {
 	}
 	return nil
 }
+
+func TestMovedPartitionsAreToldByWriter(t *testing.T) {
+	live := &Partition{Run: "live-2", Generation: 2}
+	err := &MovedError{Moved: []Moved{{"daily", "day=2011-11-01", live}, {"daily", "day=2011-11-02", nil}, {"daily", "day=2011-11-03", live}}}
+	want := "daily day=2011-11-01, daily day=2011-11-03 were written by live-2 in generation 2; daily day=2011-11-02 is gone"
+	if err.Error() != want {
+		t.Errorf("%q, want %q", err.Error(), want)
+	}
+}
