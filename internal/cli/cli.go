@@ -68,6 +68,9 @@ func run(ctx context.Context, args []string, std IO, opts local.Options) int {
 	if err == nil {
 		return 0
 	}
+	if errors.Is(out.err, syscall.EPIPE) {
+		return exitError // whoever read has what it wanted, as head does: there is nobody to tell
+	}
 	fmt.Fprintf(std.Err, "hindcast: %v\n", err)
 	if gaps, ok := errors.AsType[*plan.GapError](err); ok && len(gaps.Found) > 0 {
 		fmt.Fprint(std.Err, "as flags of a new run:")
