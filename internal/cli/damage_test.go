@@ -441,7 +441,7 @@ func TestDamagedSegmentsAreNamed(t *testing.T) {
 			return b
 		}, []string{"partition=1/notes.txt", "it is no .parquet file", "move other objects away"}},
 		"a flipped byte in a page": {func(_ *smallLog, b []byte) []byte {
-			_, end := chunk(t, b, 0, "shop")
+			end := chunkEnd(t, b, 0, "shop")
 			return flipped(b, end-1)
 		}, []string{key, "row group 0", `column "shop"`, "checksum (CRC)", "export the file again"}},
 	} {

@@ -23,8 +23,8 @@ func flipped(data []byte, at int) []byte {
 	return data
 }
 
-// chunk is where a column's pages of a row group lie.
-func chunk(t *testing.T, data []byte, group int, column string) (from, to int) {
+// chunkEnd is where a column's pages of a row group end.
+func chunkEnd(t *testing.T, data []byte, group int, column string) int {
 	t.Helper()
 	f, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)), parquet.SkipPageIndex(true))
 	if err != nil {
@@ -36,11 +36,11 @@ func chunk(t *testing.T, data []byte, group int, column string) (from, to int) {
 			if d := c.MetaData.DictionaryPageOffset; d != 0 {
 				start = min(start, d)
 			}
-			return int(start), int(start + c.MetaData.TotalCompressedSize)
+			return int(start + c.MetaData.TotalCompressedSize)
 		}
 	}
 	t.Fatalf("no column %s", column)
-	return 0, 0
+	return 0
 }
 
 // footerOf is where the footer lies.

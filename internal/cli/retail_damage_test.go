@@ -160,7 +160,7 @@ func TestDamageOfTheSampleLog(t *testing.T) {
 	ws := filepath.Join(t.TempDir(), "ws")
 	put := func(b []byte) { rewrite(t, file, func([]byte) []byte { return b }) }
 
-	_, end := chunk(t, data, 1, "country")
+	end := chunkEnd(t, data, 1, "country")
 	put(flipped(data, end-1))
 	weeks(t, e.sums, ws, "plan").exits(t, exitRefused).has(t, name, "its SHA-256 is", "damaged or replaced", "restore it")
 	weeks(t, e.plain, ws, "run", "--promote").exits(t, exitRefused).has(t, name, "row group 1", `column "country"`, "checksum (CRC)", "export the file again")

@@ -364,5 +364,5 @@ func TestQueriesNameExactlyTheServedFiles(t *testing.T) {
 	a.do(t, "table", "files", "seen", "--as", "athena").exits(t, exitUsage).has(t, "athena reads s3://", a.ws)
 	a.do(t, "table", "files", "seen", "--as", "mysql").exits(t, exitUsage).has(t, `"mysql"`, "duckdb, athena and spark")
 	a.do(t, "table", "files", "seen", "--version", "3").exits(t, exitUsage).has(t, "there is no version 3", "versions 1 to 2")
-	a.do(t, "table", "cat", "seen", "--version", "-1").exits(t, exitUsage).has(t, "there is no version -1")
+	a.do(t, "table", "cat", "seen", "--version", "-1").exits(t, exitUsage).has(t, "--version -1: versions count from 1")
 }
