@@ -16,15 +16,11 @@ func TestOtherTablesAreRefusedByThePlan(t *testing.T) {
 	hindcastWith(t, []job.Job{l.job(smallJob{Tables: map[string]string{"events": "day UTC"}})}, "run", "visits", "--promote", "--workspace", ws,
 		"--from", "2024-05-01", "--to", "2024-05-02").ok(t)
 	same := l.job(smallJob{Tables: map[string]string{"events": "day UTC"}})
-	wider := job.Map[Visit, struct {
+	type row struct {
 		ID   string `row:"id,key"`
 		Shop string `row:"shop"`
-	}]{}
-	wider.Each = func(v *Visit, emit func(struct {
-		ID   string `row:"id,key"`
-		Shop string `row:"shop"`
-	})) {
 	}
+	wider := job.Map[Visit, row]{Each: func(*Visit, func(row)) {}}
 	for _, c := range []struct {
 		job  job.Job
 		says string

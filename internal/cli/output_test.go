@@ -28,9 +28,17 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	for _, args := range [][]string{
-		{"jobs"}, {"runs"}, {"status", a.early}, {"plan", "visits", "--from", threeFrom, "--to", threeTo}, {"--help"},
-		{"table", "files", "seen"}, {"table", "files", "seen", "--as", "duckdb"}, {"table", "log", "seen"}, {"table", "cat", "seen"},
-		{"runs", "--json"}, {"table", "files", "seen", "--as", "duckdb", "--json"},
+		{"jobs"},
+		{"runs"},
+		{"status", a.early},
+		{"plan", "visits", "--from", threeFrom, "--to", threeTo},
+		{"--help"},
+		{"table", "files", "seen"},
+		{"table", "files", "seen", "--as", "duckdb"},
+		{"table", "log", "seen"},
+		{"table", "cat", "seen"},
+		{"runs", "--json"},
+		{"table", "files", "seen", "--as", "duckdb", "--json"},
 	} {
 		for _, room := range []int{0, 10} {
 			var errs bytes.Buffer

@@ -49,7 +49,7 @@ func TestWindowsThatAreRefused(t *testing.T) {
 		{"--last 1d --as-of 2999-01-01", days, "is in the future"},
 		{"--last 6", hours, "--last"},
 		{"--last PT6H --as-of 2024-05-03T12:00:00Z", hours, "the last partition that is complete ends at 2024-05-03T11:30:00Z"},
-		{"--from 2024-05-02 --to 2024-05-03", buckets, "leave out --from, --to, --last and --align"},
+		{"--from 2024-05-02 --to 2024-05-03", buckets, "leave out --from, --to, --last, --as-of, --zone and --align"},
 		{"--from 2024-05-02[Europe/Londn] --to 2024-05-03", days, `unknown zone "Europe/Londn"`},
 	} {
 		for _, verb := range []string{"plan", "run"} {

@@ -37,7 +37,7 @@ func (r *reader) describe(f *parquetfile.File, o object) (plan.Segment, error) {
 			group.RecordTime = span(f, i, r.columns.Time)
 			nulls, known := f.Nulls(i, r.event)
 			group.EventTime, group.Timed, group.Untimed = span(f, i, r.event), known && nulls == 0, known && nulls == g.Rows
-			if t := group.EventTime; t != nil && !(partition.Placeable(t.Min) && partition.Placeable(t.Max)) {
+			if t := group.EventTime; t != nil && (!partition.Placeable(t.Min) || !partition.Placeable(t.Max)) {
 				group.Timed = false
 				if err := placeable(f, i, r.event, t); err != nil {
 					return plan.Segment{}, err
