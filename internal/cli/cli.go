@@ -173,11 +173,11 @@ Begin with: hindcast demo
 }
 
 // open opens the workspace, once.
-func (a *app) open(ctx context.Context) (*local.Workspace, error) {
+func (a *app) open() (*local.Workspace, error) {
 	if a.ws != nil {
 		return a.ws, nil
 	}
-	ws, err := local.Open(ctx, a.workspace, a.opts)
+	ws, err := local.Open(a.workspace, a.opts)
 	a.ws = ws
 	return ws, err
 }

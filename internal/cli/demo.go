@@ -72,7 +72,7 @@ func (d *demo) story() io.Writer {
 }
 
 func (d *demo) play() (err error) {
-	if d.ws, err = d.open(d.ctx); err != nil {
+	if d.ws, err = d.open(); err != nil {
 		return err
 	}
 	d.tell("A retailer's year: 544,617 records of retail.invoice-lines, exported as Parquet but for the last days, which the broker has.")
@@ -189,7 +189,7 @@ func (d *demo) production() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	live, err := local.Open(d.ctx, dir, d.opts)
+	live, err := local.Open(dir, d.opts)
 	if err != nil {
 		return err
 	}

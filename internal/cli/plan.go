@@ -74,6 +74,19 @@ func (f *runFlags) request(ctx context.Context, ws *local.Workspace, name string
 	return r, notes, ctx.Err()
 }
 
+// asked opens the workspace and makes the request for a job, telling what was decided for the user.
+func (a *app) asked(ctx context.Context, f *runFlags, name string) (*local.Workspace, step.Request, error) {
+	ws, err := a.open()
+	if err != nil {
+		return nil, step.Request{}, err
+	}
+	r, notes, err := f.request(ctx, ws, name)
+	for _, n := range notes {
+		a.say("%s", n)
+	}
+	return ws, r, err
+}
+
 func (a *app) planCmd() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -84,16 +97,9 @@ func (a *app) planCmd() *cobra.Command {
 		Args: exactly("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			ws, err := a.open(ctx)
+			ws, r, err := a.asked(ctx, &f, args[0])
 			if err != nil {
 				return err
-			}
-			r, notes, err := f.request(ctx, ws, args[0])
-			if err != nil {
-				return err
-			}
-			for _, n := range notes {
-				a.say("%s", n)
 			}
 			p, err := ws.Env.Preview(ctx, r)
 			if err != nil {

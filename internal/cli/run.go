@@ -32,16 +32,9 @@ It ends with a proven candidate and the command that promotes it; with --promote
 				return err
 			}
 			ctx := cmd.Context()
-			ws, err := a.open(ctx)
+			ws, r, err := a.asked(ctx, &f, args[0])
 			if err != nil {
 				return err
-			}
-			r, notes, err := f.request(ctx, ws, args[0])
-			if err != nil {
-				return err
-			}
-			for _, n := range notes {
-				a.say("%s", n)
 			}
 			if r.Window != nil {
 				a.say("window   %s", r.Window)
@@ -75,7 +68,7 @@ func (a *app) resumeCmd() *cobra.Command {
 				return err
 			}
 			ctx := cmd.Context()
-			ws, err := a.open(ctx)
+			ws, err := a.open()
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ func (a *app) runsCmd() *cobra.Command {
 		Example: "  hindcast runs",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ws, err := a.open(cmd.Context())
+			ws, err := a.open()
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func (a *app) statusCmd() *cobra.Command {
 		Example: "  hindcast status 20111210-090000-daily-country-revenue-1f2e3d4c",
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ws, err := a.open(cmd.Context())
+			ws, err := a.open()
 			if err != nil {
 				return err
 			}

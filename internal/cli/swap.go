@@ -54,7 +54,7 @@ func (a *app) swapCmd(use, short string, do func(context.Context, *local.Workspa
 		Example: "  hindcast " + strings.Replace(use, "RUN", "20111210-090000-daily-country-revenue-1f2e3d4c", 1),
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ws, err := a.open(cmd.Context())
+			ws, err := a.open()
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func (a *app) abortCmd() *cobra.Command {
 		Example: `  hindcast abort 20111210-090000-daily-country-revenue-1f2e3d4c --why "wrong window"`,
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ws, err := a.open(cmd.Context())
+			ws, err := a.open()
 			if err != nil {
 				return err
 			}

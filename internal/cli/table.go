@@ -36,7 +36,7 @@ func (a *app) tableCmd() *cobra.Command {
 
 // snapshot opens a version of the dataset that has a table; 0 is the served one. Base is where the dataset lies.
 func (a *app) snapshot(ctx context.Context, name string, version int64) (snap *table.Snapshot, base string, err error) {
-	ws, err := a.open(ctx)
+	ws, err := a.open()
 	if err != nil {
 		return nil, "", err
 	}
@@ -201,7 +201,7 @@ A partition without a file ("day=2011-11-30:") becomes empty. If a partition cha
 			if c.Name == "" || c.Parent < 0 || c.Code == "" {
 				return usage(errors.New("table commit needs --name, --parent (0: there was no version) and --code"))
 			}
-			ws, err := a.open(ctx)
+			ws, err := a.open()
 			if err != nil {
 				return err
 			}

@@ -62,6 +62,37 @@ func (l *loader[E]) begin(b *record.Batch, rows int) {
 	}
 }
 
+// block is a run of events, with their rows in the batch and, unless buckets decide, their slots.
+type block[E any] struct {
+	events      []E
+	rows, slots []int32
+}
+
+// eachBlock fills the listed rows of b, a block at a time. Apply takes a block's events from a number on and returns the number of
+// the next that is left; end follows each block that was taken whole.
+func (l *loader[E]) eachBlock(b *record.Batch, rows, slots []int32, apply func(b block[E], i int) (next int, err error), end func()) error {
+	if err := l.check(b); err != nil {
+		return err
+	}
+	l.begin(b, len(rows))
+	for len(rows) > 0 {
+		n := min(blockRows, len(rows))
+		block := block[E]{events: l.load(b, rows[:n]), rows: rows[:n]}
+		if slots != nil {
+			block.slots, slots = slots[:n], slots[n:]
+		}
+		for next := 0; next < n; {
+			var err error
+			if next, err = apply(block, next); err != nil {
+				return err
+			}
+		}
+		end()
+		rows = rows[n:]
+	}
+	return nil
+}
+
 // load fills the block with the listed rows, blockRows at most. Where bad is set, the struct is incomplete.
 func (l *loader[E]) load(b *record.Batch, rows []int32) []E {
 	if len(rows) == 0 {

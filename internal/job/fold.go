@@ -98,32 +98,7 @@ func (r *foldRunner[E, S]) Add(b *record.Batch, rows, slots []int32, out *Outcom
 	if r.order != nil {
 		return errDrained
 	}
-	if err := r.in.check(b); err != nil {
-		return err
-	}
-	r.in.begin(b, len(rows))
-	for len(rows) > 0 {
-		n := min(blockRows, len(rows))
-		block := block[E]{events: r.in.load(b, rows[:n]), rows: rows[:n]}
-		if slots != nil {
-			block.slots, slots = slots[:n], slots[n:]
-		}
-		for next := 0; next < n; {
-			var err error
-			if next, err = r.apply(block, next, out); err != nil {
-				return err
-			}
-		}
-		r.detach()
-		rows = rows[n:]
-	}
-	return nil
-}
-
-// block is a run of events, with their rows in the batch and, unless buckets decide, their slots.
-type block[E any] struct {
-	events      []E
-	rows, slots []int32
+	return r.in.eachBlock(b, rows, slots, func(block block[E], i int) (int, error) { return r.apply(block, i, out) }, r.detach)
 }
 
 // apply takes events from number i on, to the end or the first panic of the author's code. It returns the number of the next.

@@ -77,25 +77,7 @@ func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome
 	if r.drained {
 		return errDrained
 	}
-	if err := r.in.check(b); err != nil {
-		return err
-	}
-	r.in.begin(b, len(rows))
-	for len(rows) > 0 {
-		n := min(blockRows, len(rows))
-		block := block[E]{events: r.in.load(b, rows[:n]), rows: rows[:n]}
-		if slots != nil {
-			block.slots, slots = slots[:n], slots[n:]
-		}
-		for next := 0; next < n; {
-			var err error
-			if next, err = r.apply(block, next, out); err != nil {
-				return err
-			}
-		}
-		rows = rows[n:]
-	}
-	return nil
+	return r.in.eachBlock(b, rows, slots, func(block block[E], i int) (int, error) { return r.apply(block, i, out) }, func() {})
 }
 
 // apply takes events from number i on, to the end or the first panic of the author's code. It returns the number of the next.

@@ -51,7 +51,7 @@ type Workspace struct {
 }
 
 // Open opens the workspace in a folder, which is made if there is none.
-func Open(_ context.Context, dir string, opts Options) (*Workspace, error) {
+func Open(dir string, opts Options) (*Workspace, error) {
 	if strings.Contains(dir, "://") {
 		return nil, &step.Error{Name: step.Invalid, Err: fmt.Errorf(
 			"workspace %s: a local run keeps its history in a folder; workspaces in object storage come with the AWS deployment", dir)}

@@ -28,7 +28,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -144,12 +143,7 @@ func notFound(what string, names []string, broken []error) error {
 
 // Spec parses a job's job.yaml and checks that the code fits it.
 func Spec(j job.Job) (*spec.Spec, error) {
-	name := path.Join("jobs", j.Folder(), "job.yaml")
-	b, err := fs.ReadFile(j.Files(), "job.yaml")
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	s, err := spec.Parse(name, b)
+	s, err := j.Spec()
 	if err != nil {
 		return nil, err
 	}

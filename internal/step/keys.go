@@ -3,6 +3,7 @@ package step
 // Where things lie under a run; see the package comment.
 const (
 	requestKey   = "request.json"
+	planKey      = "plan.json"
 	cutKey       = "cut.json"
 	candidateKey = "candidate.json"
 	verdictKey   = "verdict.json"

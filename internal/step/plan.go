@@ -48,7 +48,7 @@ func (e *Env) plan(ctx context.Context, in planIn) (planOut, error) {
 	p, err := e.Planned(ctx, in.Run)
 	if errors.Is(err, blob.ErrNotFound) {
 		if p, err = e.Preview(ctx, r); err == nil {
-			err = writeOnce(ctx, store, "plan.json", &p)
+			err = writeOnce(ctx, store, planKey, &p)
 		}
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (p Planned) Summary() (Summary, error) {
 // Planned reads a run's plan.
 func (e *Env) Planned(ctx context.Context, run string) (Planned, error) {
 	var p Planned
-	err := readJSON(ctx, e.runStore(run), "plan.json", &p)
+	err := readJSON(ctx, e.runStore(run), planKey, &p)
 	if err == nil && p.Digest != digestOf(p) {
 		err = fmt.Errorf("the plan of run %s is not the one that was written: its digest does not fit", run)
 	}

@@ -91,7 +91,7 @@ func (e *Env) Abort(ctx context.Context, run, by, why string) (serve.Decision, e
 	if _, err := e.Request(ctx, run); err != nil {
 		return serve.Decision{}, err
 	}
-	d, err := serve.Decide(ctx, e.runStore(run), serve.Decision{Run: run, Kind: serve.KindAbort, By: by, At: e.Now(), Why: why})
+	d, err := serve.AbortRun(ctx, e.runStore(run), run, serve.Request{By: by, At: e.Now(), Why: why})
 	return d, swapError(err)
 }
 
@@ -118,12 +118,14 @@ func (e *Env) Serving(ctx context.Context, s *spec.Spec) (*serve.Dataset, error)
 
 // swapError gives an error of package serve its name.
 func swapError(err error) error {
-	for class, name := range map[error]string{
-		serve.ErrConflict: Conflict, serve.ErrNotPromoted: Conflict, serve.ErrNotProven: NotProven, serve.ErrOutcomeUnknown: Unknown,
-	} {
-		if errors.Is(err, class) {
-			return &Error{name, err}
-		}
+	switch {
+	case errors.Is(err, serve.ErrOutcomeUnknown): // first: whatever else it is, something may still land
+		return &Error{Unknown, err}
+	case errors.Is(err, serve.ErrConflict) || errors.Is(err, serve.ErrNotPromoted):
+		return &Error{Conflict, err}
+	case errors.Is(err, serve.ErrNotProven):
+		return &Error{NotProven, err}
+	default:
+		return err
 	}
-	return err
 }
