@@ -128,13 +128,25 @@ func TestALiveCommitInTheWindowRefusesPromotion(t *testing.T) {
 	if got := a.phase(t, a.early); got != local.Proven {
 		t.Errorf("the run is %s", got)
 	}
+	wantANewRun(t, a, a.early, "day=2024-05-02 was written by live-1")
 	// A run that is told to promote ends the same, and so does going on with it. A new one, on what is served now, does it.
 	r := hookedBetween(t, a, "live-2", 2, "day=2024-05-01:")
 	r.exits(t, exitConflict).has(t, "sums day=2024-05-01 was written by live-2 in generation 3")
+	wantANewRun(t, a, runOf(t, r), "day=2024-05-01 was written by live-2")
 	a.do(t, "resume", runOf(t, r)).exits(t, exitConflict).has(t, "sums day=2024-05-01 was written by live-2")
 	a.do(t, "abort", a.early).ok(t)
 	a.do(t, "run", "visits", "--from", "2024-05-01", "--to", "2024-05-03", "--promote").ok(t)
 	a.wantHistory(t, "promote", "commit", "commit", "promote")
+}
+
+// wantANewRun wants status to say why a proven run can be promoted no more, and to recommend a new one instead of what must fail.
+func wantANewRun(t *testing.T, a arena, run, why string) {
+	t.Helper()
+	r := a.do(t, "status", run).ok(t)
+	r.has(t, "it can be promoted no more", why, "next: hindcast run visits --from ")
+	if strings.Contains(r.out, "hindcast promote") {
+		t.Errorf("it recommends what must fail:\n%s", r.out)
+	}
 }
 
 // hookedBetween runs and promotes the first two days, and has a live writer commit after the plan is made.

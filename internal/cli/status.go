@@ -113,6 +113,10 @@ func (a *app) printStatus(w io.Writer, s local.Status) {
 	}
 	switch s.Phase {
 	case local.Proven:
+		if s.Moved != "" {
+			fmt.Fprintf(w, "it can be promoted no more: %s\nnext: %s\n", s.Moved, a.command(again(s)...))
+			return
+		}
 		fmt.Fprintf(w, "next: %s\n", a.command("promote", s.Run))
 	case local.Promoted:
 		fmt.Fprintf(w, "to undo: %s\n", a.command("rollback", s.Run))

@@ -47,6 +47,8 @@ type Status struct {
 	Version int64     `json:"version,omitempty"` // that the run's last promotion or rollback made
 	// Failure is why the run stopped, where something failed. It is empty while the run goes on.
 	Failure string `json:"failure,omitempty"`
+	// Moved is why a proven run can be promoted no more: others changed what it replaces.
+	Moved string `json:"moved,omitempty"`
 	// Error is why a listed run cannot be described: of such a run only this and its id are sure.
 	Error string `json:"error,omitempty"`
 	// Warnings are the plan's: what was decided, as to accept a gap, and what is not proven.
@@ -60,6 +62,7 @@ type Status struct {
 // Runs lists the workspace's runs, oldest first. One that cannot be described is listed with its error.
 func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
 	out := []Status{}
+	known := commits{}
 	for after := ""; ; {
 		page, err := w.Env.Workspace.List(ctx, "runs/", after, 1)
 		if err != nil {
@@ -70,7 +73,7 @@ func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
 		}
 		run, _, _ := strings.Cut(strings.TrimPrefix(page[0].Key, "runs/"), "/")
 		after = "runs/" + run + "0" // past all that begins with "runs/<run>/": "0" follows "/"
-		s, err := w.Status(ctx, run)
+		s, err := w.status(ctx, run, known)
 		if named, ok := errors.AsType[*step.Error](err); ok && named.Name == step.Invalid {
 			continue // no request: the run was never begun
 		}
@@ -89,6 +92,10 @@ func (w *Workspace) Runs(ctx context.Context) ([]Status, error) {
 
 // Status describes one run.
 func (w *Workspace) Status(ctx context.Context, run string) (Status, error) {
+	return w.status(ctx, run, commits{})
+}
+
+func (w *Workspace) status(ctx context.Context, run string, known commits) (Status, error) {
 	r, err := w.Env.Request(ctx, run)
 	if err != nil {
 		return Status{}, err
@@ -130,15 +137,22 @@ func (w *Workspace) Status(ctx context.Context, run string) (Status, error) {
 		s.Phase = Aborted
 		return s, nil
 	}
-	commit, err := w.lastCommit(ctx, r)
+	commit, err := known.last(ctx, w.Env, r)
 	if err != nil {
 		return s, err
 	}
 	if commit == nil {
+		if s.Phase == Proven {
+			s.Moved, err = w.Env.Moved(ctx, r)
+			if err != nil && !errors.Is(err, blob.ErrNotFound) { // a candidate that is lost is made again by resume
+				return s, err
+			}
+		}
 		if !s.Running && s.Phase != Quarantined {
 			s.Failure, err = w.failure(run)
+			return s, err
 		}
-		return s, err
+		return s, nil
 	}
 	s.Version, s.Phase = commit.Generation, Promoted
 	if commit.Op == table.OpRollback {
@@ -147,26 +161,40 @@ func (w *Workspace) Status(ctx context.Context, run string) (Status, error) {
 	return s, nil
 }
 
-// lastCommit is how a run last changed its dataset; nil if it has not.
-func (w *Workspace) lastCommit(ctx context.Context, r step.Request) (*table.Commit, error) {
-	ds, err := w.Env.Dataset(ctx, r.Spec)
-	if err != nil {
-		return nil, err
-	}
-	snap, err := table.OpenSnapshot(ctx, ds)
-	if errors.Is(err, table.ErrNoVersion) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for v, err := range snap.History(ctx) {
+// commits are how runs last changed their datasets, by dataset and run: each history is read once.
+type commits map[string]map[string]*table.Commit
+
+// last is how a run last changed its dataset; nil if it has not.
+func (c commits) last(ctx context.Context, env *step.Env, r step.Request) (*table.Commit, error) {
+	at := env.DatasetLocation(r.Spec)
+	if c[at] == nil {
+		ds, err := env.Dataset(ctx, r.Spec)
 		if err != nil {
 			return nil, err
 		}
-		if v.Manifest.Commit.Run == r.Run {
-			return &v.Manifest.Commit, nil
+		if c[at], err = lastCommits(ctx, ds); err != nil {
+			return nil, err
 		}
 	}
-	return nil, nil
+	return c[at][r.Run], nil
+}
+
+func lastCommits(ctx context.Context, ds blob.Store) (map[string]*table.Commit, error) {
+	out := map[string]*table.Commit{}
+	snap, err := table.OpenSnapshot(ctx, ds)
+	if errors.Is(err, table.ErrNoVersion) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for v, err := range snap.History(ctx) { // newest first
+		if err != nil {
+			return nil, err
+		}
+		if c := v.Manifest.Commit; out[c.Run] == nil { // a copy: the manifest itself may be large
+			out[c.Run] = &c
+		}
+	}
+	return out, nil
 }

@@ -40,14 +40,7 @@ func (e *Env) PromoteRun(ctx context.Context, run, by, why string, again bool) (
 	if d != nil && d.Kind == serve.KindAbort { // before what is missing: that cannot be made good any more
 		return serve.Result{}, swapError(fmt.Errorf("promote run %s: %w", run, &serve.DecidedError{Decision: *d}))
 	}
-	verdict, err := e.Verdict(ctx, run)
-	if errors.Is(err, blob.ErrNotFound) {
-		return serve.Result{}, &Error{NotProven, fmt.Errorf("run %s has no verdict yet: finish it with: hindcast resume %s", run, run)}
-	}
-	if err != nil {
-		return serve.Result{}, err
-	}
-	candidate, err := table.ReadCandidate(ctx, e.runStore(run), candidateKey, verdict.Candidate)
+	verdict, candidate, err := e.validated(ctx, run)
 	if err != nil {
 		return serve.Result{}, err
 	}
@@ -60,6 +53,36 @@ func (e *Env) PromoteRun(ctx context.Context, run, by, why string, again bool) (
 		Request: serve.Request{By: by, At: e.Now(), Why: why},
 	})
 	return res, swapError(err)
+}
+
+// validated reads what the checks said, and the candidate that they said it of.
+func (e *Env) validated(ctx context.Context, run string) (check.Verdict, *table.Candidate, error) {
+	verdict, err := e.Verdict(ctx, run)
+	if errors.Is(err, blob.ErrNotFound) {
+		err = &Error{NotProven, fmt.Errorf("run %s has no verdict yet: finish it with: hindcast resume %s", run, run)}
+	}
+	if err != nil {
+		return check.Verdict{}, nil, err
+	}
+	candidate, err := table.ReadCandidate(ctx, e.runStore(run), candidateKey, verdict.Candidate)
+	return verdict, candidate, err
+}
+
+// Moved tells why a run that is proven can be promoted no more, as others changed what it replaces; it is empty where it can be.
+func (e *Env) Moved(ctx context.Context, r Request) (string, error) {
+	_, candidate, err := e.validated(ctx, r.Run)
+	if err != nil {
+		return "", err
+	}
+	ds, err := e.Serving(ctx, r.Spec)
+	if err != nil {
+		return "", err
+	}
+	err = ds.Check(ctx, candidate)
+	if errors.Is(err, serve.ErrConflict) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 type rollbackIn struct {
