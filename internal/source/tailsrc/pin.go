@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hindcast/internal/plan"
 )
@@ -48,14 +49,13 @@ func pin(ctx context.Context, brokers []string, name string, patience time.Durat
 	if err != nil {
 		return Pinned{}, err
 	}
-	admin := kadm.NewClient(cl)
-	ends, err := list(ctx, admin.ListEndOffsets, name, len(t.leaders))
+	ends, err := list(ctx, cl, name, len(t.leaders), atEnd, false)
 	if err != nil {
 		return Pinned{}, fmt.Errorf("list end offsets: %w", err)
 	}
 	began := time.Now()
 	for n := 0; ; n++ {
-		stable, err := list(ctx, admin.ListCommittedOffsets, name, len(t.leaders))
+		stable, err := list(ctx, cl, name, len(t.leaders), atEnd, true)
 		if err != nil {
 			return Pinned{}, fmt.Errorf("list stable offsets: %w", err)
 		}
@@ -65,14 +65,14 @@ func pin(ctx context.Context, brokers []string, name string, patience time.Durat
 		}
 		if time.Since(began) > patience {
 			return Pinned{}, fmt.Errorf("topic %s, partition %d: a transaction at offset %d has been open for more than %v%s: end it, then plan again",
-				name, open, stable[open].End, patience, producers(ctx, admin, name, int32(open)))
+				name, open, stable[open].End, patience, producers(ctx, cl, name, int32(open)))
 		}
 		if err := sleep(ctx, backoff(n)); err != nil {
 			return Pinned{}, err
 		}
 	}
 	// Starts are asked last: what is deleted meanwhile is then known to be.
-	starts, err := list(ctx, admin.ListStartOffsets, name, len(t.leaders))
+	starts, err := list(ctx, cl, name, len(t.leaders), atStart, false)
 	if err != nil {
 		return Pinned{}, fmt.Errorf("list start offsets: %w", err)
 	}
@@ -90,52 +90,87 @@ func pin(ctx context.Context, brokers []string, name string, patience time.Durat
 	return Pinned{TopicID: idText(t.id), Tails: ends}, nil
 }
 
-// list returns the offset of each of the first partitions, as the End of a tail.
-func list(ctx context.Context, ask func(context.Context, ...string) (kadm.ListedOffsets, error), name string, partitions int) ([]plan.Tail, error) {
-	listed, err := ask(ctx, name)
+// What ListOffsets is asked for instead of a time; see KIP-79.
+const (
+	atEnd   = -1
+	atStart = -2
+)
+
+// list returns an offset of each of the first partitions, as the End of a tail: the log start, or the end, which
+// of committed records is the last stable offset.
+func list(ctx context.Context, cl *kgo.Client, name string, partitions int, at int64, committed bool) ([]plan.Tail, error) {
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = name
+	for p := range int32(partitions) { //nolint:gosec // Kafka counts them so
+		rp := kmsg.NewListOffsetsRequestTopicPartition()
+		rp.Partition, rp.Timestamp = p, at
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Topics = append(req.Topics, rt)
+	if committed {
+		req.IsolationLevel = 1
+	}
+	// The client asks each leader, and puts together what they say.
+	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]plan.Tail, partitions)
 	for p := range out {
-		l, ok := listed.Lookup(name, int32(p))
-		if !ok {
-			return nil, fmt.Errorf("topic %s: the brokers do not answer for partition %d", name, p)
+		out[p] = plan.Tail{Partition: int32(p), End: -1}
+	}
+	for _, t := range resp.Topics {
+		for _, l := range t.Partitions {
+			if t.Topic != name || l.Partition < 0 || int(l.Partition) >= partitions {
+				return nil, fmt.Errorf("topic %s: the brokers answer for %s, partition %d", name, t.Topic, l.Partition)
+			}
+			if err := kerr.ErrorForCode(l.ErrorCode); err != nil {
+				return nil, fmt.Errorf("topic %s, partition %d: %w", name, l.Partition, err)
+			}
+			out[l.Partition].End = l.Offset
 		}
-		if l.Err != nil {
-			return nil, fmt.Errorf("topic %s, partition %d: %w", name, p, l.Err)
-		}
-		out[p] = plan.Tail{Partition: int32(p), End: l.Offset}
+	}
+	if p := slices.IndexFunc(out, func(t plan.Tail) bool { return t.End < 0 }); p >= 0 {
+		return nil, fmt.Errorf("topic %s: the brokers do not answer for partition %d", name, p)
 	}
 	return out, nil
 }
 
 // producers names who has transactions open in a partition, as far as the brokers say.
-func producers(ctx context.Context, admin *kadm.Client, name string, p int32) string {
-	described, err := admin.DescribeProducers(ctx, kadm.TopicsSet{name: {p: {}}})
+func producers(ctx context.Context, cl *kgo.Client, name string, p int32) string {
+	rt := kmsg.NewDescribeProducersRequestTopic()
+	rt.Topic, rt.Partitions = name, []int32{p}
+	req := kmsg.NewPtrDescribeProducersRequest()
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
 		return ""
 	}
 	var out []string
-	for _, d := range described[name].Partitions[p].ActiveProducers.Sorted() {
-		if d.CurrentTxnStartOffset >= 0 {
-			out = append(out, fmt.Sprintf("producer %d since offset %d", d.ProducerID, d.CurrentTxnStartOffset))
+	for _, t := range resp.Topics {
+		for _, described := range t.Partitions {
+			for _, d := range described.ActiveProducers {
+				if d.CurrentTxnStartOffset >= 0 {
+					out = append(out, fmt.Sprintf("producer %d since offset %d", d.ProducerID, d.CurrentTxnStartOffset))
+				}
+			}
 		}
 	}
 	if len(out) == 0 {
 		return ""
 	}
+	slices.Sort(out)
 	return " (" + strings.Join(out, ", ") + ")"
 }
 
 // bounds returns the log start and the high watermark of one partition.
 func bounds(ctx context.Context, cl *kgo.Client, name string, p int32) (start, end int64, err error) {
-	admin := kadm.NewClient(cl)
-	starts, err := list(ctx, admin.ListStartOffsets, name, int(p)+1)
+	starts, err := list(ctx, cl, name, int(p)+1, atStart, false)
 	if err != nil {
 		return 0, 0, err
 	}
-	ends, err := list(ctx, admin.ListEndOffsets, name, int(p)+1)
+	ends, err := list(ctx, cl, name, int(p)+1, atEnd, false)
 	if err != nil {
 		return 0, 0, err
 	}
