@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"hindcast/internal/spec"
+	"hindcast/internal/unit"
 )
 
 // Format is the version of the plan's JSON.
@@ -28,7 +29,8 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 	p := &Plan{
 		Format: Format, Code: opts.Code, SpecDigest: s.Digest(), Spec: s,
 		Topic: inv.Topic, TopicID: inv.TopicID, AsOf: inv.AsOf, Window: w,
-		ShardRows: cmp.Or(opts.ShardRows, DefaultShardRows), NoPrune: opts.NoPrune, Ignored: inv.Ignored,
+		ShardRows: cmp.Or(opts.ShardRows, DefaultShardRows), NoPrune: opts.NoPrune, Ignored: inv.Ignored, AtLeastOnce: inv.AtLeastOnce, Listed: inv.Listed,
+		Warnings: slices.Clone(inv.Notes),
 	}
 	if p.ShardRows < 0 {
 		return nil, fmt.Errorf("shards of %d rows: there must be at least one", p.ShardRows)
@@ -41,7 +43,7 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 	var open []int32 // partitions whose later records might matter, with no tail to read them from
 	for _, l := range logs {
 		if len(l.segments) == 0 && l.broker == nil {
-			g := Gap{Partition: l.partition, Offsets: Range{0, openEnd}}
+			g := Gap{Partition: l.partition, Offsets: Range{0, openEnd}, Unusable: l.unusableIn(Range{0, openEnd})}
 			found, gaps = append(found, g), p.missing(g, accepted, gaps)
 			continue
 		}
@@ -54,7 +56,8 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 		for _, g := range r.missing {
 			before := len(gaps)
 			found = append(found, g)
-			if gaps = p.missing(g, accepted, gaps); len(gaps) == before {
+			// What is accepted without an end is not known to be there: it has no place in the account.
+			if gaps = p.missing(g, accepted, gaps); len(gaps) == before && g.Offsets.Next != openEnd {
 				part.Absent = part.Absent.Union(Ranges{g.Offsets})
 			}
 		}
@@ -94,7 +97,7 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 		p.Warnings = append(p.Warnings, fmt.Sprintf("lateness: %s is contradicted by segment %s, among others: its events are up to %s late; "+
 			"so much is allowed for in what lies past the segments, but declare it", s.Source.Event.Lateness, by, roundUp(int64(shown))))
 	}
-	p.warn(open)
+	p.warn(open, inv)
 	return p, nil
 }
 
@@ -181,11 +184,24 @@ func load(s *spec.Spec, inv Inventory, noBounds bool) ([]*log, error) {
 		if seg.Captured {
 			return nil, fmt.Errorf("segment %s: what a run captured is no part of a plan", seg.Key)
 		}
+		if seg.Quality == Unknown && !inv.AtLeastOnce {
+			if seg.Partition < 0 || seg.Partition > maxPartition || seg.First < 0 || seg.Next <= seg.First {
+				return nil, fmt.Errorf("segment %s: partition %d and the offsets %d to %d make no sense", seg.Key, seg.Partition, seg.First, seg.Next)
+			}
+			of(seg.Partition).unusable = append(of(seg.Partition).unusable, seg)
+			continue
+		}
 		seg.normalize(noBounds)
 		if err := seg.validate(); err != nil {
 			return nil, err
 		}
+		if inv.AtLeastOnce && (seg.Quality != Unknown || seg.Partition != 0) {
+			return nil, fmt.Errorf("segment %s: a log without offsets has one partition, and segments of which none is known", seg.Key)
+		}
 		of(seg.Partition).segments = append(of(seg.Partition).segments, seg)
+	}
+	if inv.AtLeastOnce && inv.HasTail {
+		return nil, errors.New("segments without offsets cannot be joined to a tail: where they end in the log is not known")
 	}
 	if !inv.HasTail && len(inv.Tails) > 0 {
 		return nil, errors.New("the inventory has offsets of brokers, but says that there is no tail")
@@ -247,16 +263,60 @@ func (l *log) checkBroker(s *spec.Spec, r reading) error {
 	return nil
 }
 
-func (p *Plan) warn(open []int32) {
-	if len(open) > 0 {
+func (p *Plan) warn(open []int32, inv Inventory) {
+	if p.AtLeastOnce {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("at-least-once: the segments have no offsets, so events are cut by %s and deduped by %s; "+
+			"that none is missing, and that none is there twice under two ids, is not proven", p.Spec.Source.Event.Time, p.Spec.Source.Event.ID))
+	}
+	if len(open) > 0 && !p.AtLeastOnce {
 		text := "the job has no tail: of partitions %v, what entered the log after the last segment is not seen"
 		if p.Window != nil {
 			text += ", though events of the window may be among it"
 		}
 		p.Warnings = append(p.Warnings, fmt.Sprintf(text, open))
 	}
+	p.warnOfSegments(inv)
 	for _, g := range p.AcceptedGaps {
 		p.Warnings = append(p.Warnings, "accepted: "+g.describe())
+	}
+}
+
+// Segments smaller than tinySegment on average are warned about where there are manySegments: reading them costs requests, not bytes.
+const (
+	tinySegment  = 256 << 10
+	manySegments = 100
+)
+
+// warnOfSegments says what is weak about the segments that are read: derived offsets, unknown record times, a size that makes requests.
+func (p *Plan) warnOfSegments(inv Inventory) {
+	derived, untimed, example := 0, 0, ""
+	for i := range p.Partitions {
+		for _, use := range p.Partitions[i].Segments {
+			if use.Quality == Derived {
+				derived++
+			}
+			if slices.ContainsFunc(use.RowGroups, func(g RowGroup) bool { return g.Rows > 0 && g.RecordTime == nil }) {
+				if untimed++; example == "" {
+					example = use.Key
+				}
+			}
+		}
+	}
+	if derived > 0 {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the offsets of %d segments are derived: they have no column %s, and exactly the rows that their names leave room for",
+			derived, p.Spec.Source.Segments.Columns.Offset))
+	}
+	if untimed > 0 && p.Window != nil && !p.NoPrune && !p.AtLeastOnce {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the record times of %d segments are not known, as of %s: nothing of them is left out by lateness, "+
+			"and a lateness that is too small is not noticed there", untimed, example))
+	}
+	var size, rows int64
+	for i := range inv.Segments {
+		size, rows = size+int64(inv.Segments[i].Size), rows+inv.Segments[i].Rows
+	}
+	if n := int64(len(inv.Segments)); n >= manySegments && size/n < tinySegment {
+		p.Warnings = append(p.Warnings, fmt.Sprintf("tiny segments: %d of %s and %d rows on average; each costs at least one request for its footer and one a shard for its rows: "+
+			"have the exporter write larger ones, or compact them", n, unit.Bytes(size/n), rows/n))
 	}
 }
 

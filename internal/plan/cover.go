@@ -19,6 +19,7 @@ type extent struct {
 type log struct {
 	partition int32
 	segments  []Segment // in canonical order; see sortSegments
+	unusable  []Segment // whose offsets cannot be told; in that order, too
 	extents   []extent  // ascending, disjoint: every offset that a segment holds, once
 	broker    *Tail     // nil where nothing is known of the brokers
 }
@@ -32,18 +33,38 @@ func sortSegments(segs []Segment) {
 	})
 }
 
-// cover assigns every offset that segments hold to exactly one of them: at each
-// offset that no earlier choice covers, to the one that reaches furthest from there. So
-// what overlaps is clipped, what repeats is left out, and what interleaves is merged.
+// cover assigns every offset that segments hold to exactly one of them, an exact one where there is one. So a derived segment only fills in.
 func (l *log) cover() {
+	var better Ranges // offsets of a better quality
+	for _, q := range []Quality{Exact, Derived, Unknown} {
+		before := len(l.extents)
+		l.coverWith(q, better)
+		if n := len(l.extents); before > 0 && n > before {
+			slices.SortFunc(l.extents, func(a, b extent) int { return cmp.Compare(a.First, b.First) })
+		}
+		better = nil
+		for _, e := range l.extents {
+			better = better.add(e.Range)
+		}
+	}
+}
+
+// coverWith assigns what segments of a quality hold beside better: at each offset that no earlier choice covers, to the one that reaches furthest
+// from there. So what overlaps is clipped, what repeats is left out, and what interleaves is merged.
+func (l *log) coverWith(q Quality, better Ranges) {
 	type run struct {
 		Range
 		seg int
 	}
 	var runs []run
 	for i := range l.segments {
+		if l.segments[i].Quality != q {
+			continue
+		}
 		for _, r := range l.segments[i].offsets() {
-			runs = append(runs, run{r, i})
+			for _, r := range (Ranges{r}).Minus(better.Clip(r)) {
+				runs = append(runs, run{r, i})
+			}
 		}
 	}
 	slices.SortFunc(runs, func(a, b run) int {
@@ -87,7 +108,32 @@ func (l *log) end() int64 {
 	return l.extents[len(l.extents)-1].Next
 }
 
-// offsets returns the exact offsets of a segment's rows.
+// claimed are the offsets that unusable segments may have records of.
+func (l *log) claimed() Ranges {
+	rs := make([]Range, len(l.unusable))
+	for i := range l.unusable {
+		rs[i] = Range{l.unusable[i].First, l.unusable[i].Next}
+	}
+	return RangesOf(rs...)
+}
+
+// unusableIn says which segments may have records of offsets and cannot be used; empty where there is none.
+func (l *log) unusableIn(r Range) string {
+	text, n := "", 0
+	for i := range l.unusable {
+		if s := &l.unusable[i]; !r.Clip(Range{s.First, s.Next}).Empty() {
+			if n++; n == 1 {
+				text = fmt.Sprintf("segment %s cannot be used: %s", s.Key, s.Why)
+			}
+		}
+	}
+	if n > 1 {
+		text += fmt.Sprintf(" (and %d more segments)", n-1)
+	}
+	return text
+}
+
+// offsets returns the offsets of a segment's rows.
 func (s *Segment) offsets() Ranges {
 	if s.Offsets != nil || s.Rows == 0 {
 		return s.Offsets
@@ -101,6 +147,10 @@ func (s *Segment) validate() error {
 		return fmt.Errorf("segment %s: %s", s.Key, fmt.Sprintf(format, args...))
 	}
 	switch {
+	case s.Quality != Exact && s.Quality != Derived && s.Quality != Unknown:
+		return bad("there is no quality %q", s.Quality)
+	case s.Quality != Exact && (s.Offsets != nil || s.Captured):
+		return bad("its offsets are %s, and those of single rows are stated", s.Quality)
 	case s.Partition < 0 || s.Partition > maxPartition:
 		return bad("there is no partition %d", s.Partition)
 	case s.First < 0 || s.Next < s.First || s.Rows < 0:

@@ -23,6 +23,8 @@ type Gap struct {
 	Before string `json:"before,omitempty"`
 	// Since is the least record time known of what comes after it, in microseconds.
 	Since *int64 `json:"since,omitempty"`
+	// Unusable says which segments may hold these offsets and cannot be used, and why; empty where there is none.
+	Unusable string `json:"unusable,omitempty"`
 }
 
 // String names the gap as ParseGap reads it: "2:12-40".
@@ -43,12 +45,21 @@ func ParseGap(s string) (Gap, error) {
 }
 
 func (g Gap) describe() string {
+	if g.Unusable != "" {
+		return g.place() + "; " + g.Unusable
+	}
+	return g.place()
+}
+
+func (g Gap) place() string {
 	what := fmt.Sprintf("partition %d: ", g.Partition)
 	since := ""
 	if g.Since != nil {
 		since = ", record time " + spec.FormatInstant(*g.Since)
 	}
 	switch {
+	case g.Offsets.Next == openEnd && g.Unusable != "":
+		return what + fmt.Sprintf("no record with the offsets from %d on can be told", g.Offsets.First)
 	case g.Offsets.Next == openEnd:
 		return what + "no segment of it was found, though there are segments of higher partitions"
 	case g.Offsets.First == 0 && g.Before != "":
@@ -56,6 +67,8 @@ func (g Gap) describe() string {
 			g.Offsets.Next, since, g.Before, g.Offsets)
 	case g.Offsets.First == 0:
 		return what + fmt.Sprintf("no segment of it was found, and the brokers begin at offset %d", g.Offsets.Next)
+	case g.Before == "" && g.After != "" && g.Unusable != "":
+		return what + fmt.Sprintf("no record with the offsets %s, past the last segment that can be used, %s", g.Offsets, g.After)
 	case g.Before == "" && g.After != "":
 		return what + fmt.Sprintf("the segments end at offset %d (%s), and the brokers begin at %d", g.Offsets.First, g.After, g.Offsets.Next)
 	case g.Before != "" && g.After != "":

@@ -132,18 +132,32 @@ func (m *model) inventory(rng *rand.Rand) Inventory {
 // exported reports whether a segment has an offset.
 func (m *model) exported(p *modelPartition, o int64) bool {
 	for _, s := range m.segments {
-		if s.Partition == p.id && s.offsets().Contains(o) {
+		if s.Partition == p.id && s.Quality != Unknown && s.offsets().Contains(o) {
 			return true
 		}
 	}
 	return false
 }
 
+// exact reports whether a segment has an offset in an offset column.
+func (m *model) exact(p *modelPartition, o int64) bool {
+	return slices.ContainsFunc(m.segments, func(s Segment) bool {
+		return s.Partition == p.id && s.Quality == Exact && s.offsets().Contains(o)
+	})
+}
+
+// claimed reports whether a segment may have an offset, which cannot be told.
+func (m *model) claimed(p *modelPartition, o int64) bool {
+	return slices.ContainsFunc(m.segments, func(s Segment) bool {
+		return s.Partition == p.id && s.Quality == Unknown && Range{s.First, s.Next}.Contains(o)
+	})
+}
+
 // exportedEnd returns the offset after the last that a segment has.
 func (m *model) exportedEnd(p *modelPartition) int64 {
 	end := int64(0)
 	for _, s := range m.segments {
-		if s.Partition == p.id {
+		if s.Partition == p.id && s.Quality != Unknown {
 			end = max(end, s.Next)
 		}
 	}
@@ -194,6 +208,7 @@ type shape struct {
 	untimed  bool
 	unknown  bool // bounds may be missing
 	disorder bool // record times do not always ascend
+	quality  bool // some segments' offsets are derived, some cannot be told
 }
 
 // newModel makes a random log of a few partitions over some days around nov1, exported in odd ways.
@@ -243,7 +258,11 @@ func (m *model) export(p *modelPartition, rng *rand.Rand, sh shape) {
 		}
 		key := fmt.Sprintf("s/%d/%03d", p.id, len(m.segments))
 		if len(offsets) > 0 || rng.IntN(2) == 0 {
-			m.segments = append(m.segments, p.describe(key, offsets, 1+rng.IntN(9), known))
+			s := p.describe(key, offsets, 1+rng.IntN(9), known)
+			if sh.quality && s.Rows > 0 {
+				worsen(&s, rng)
+			}
+			m.segments = append(m.segments, s)
 		}
 	}
 	for at := int64(0); at < end; {
@@ -275,6 +294,19 @@ func (m *model) export(p *modelPartition, rng *rand.Rand, sh shape) {
 	p.tail = Tail{Partition: p.id, Start: rng.Int64N(end + 1), End: n}
 	if sh.missing && rng.IntN(4) == 0 {
 		p.tail.Start = min(n, end+rng.Int64N(10))
+	}
+}
+
+// worsen makes a segment, sometimes, one without an offset column.
+func worsen(s *Segment, rng *rand.Rand) {
+	switch {
+	case rng.IntN(12) == 0:
+		s.Quality, s.Why, s.Offsets, s.Next = Unknown, "rows were left out", nil, s.Next+rng.Int64N(3)
+		if rng.IntN(4) == 0 {
+			s.Next = openEnd
+		}
+	case s.Offsets == nil && rng.IntN(2) == 0:
+		s.Quality = Derived
 	}
 }
 

@@ -44,12 +44,37 @@ type RowGroup struct {
 	Untimed bool `json:"untimed,omitempty"`
 }
 
+// Quality says how well a segment's offsets are known.
+type Quality string
+
+// The qualities, the best first.
+const (
+	// Exact offsets are those of an offset column, or of the log itself.
+	Exact Quality = ""
+	// Derived offsets follow from the names of a partition's objects: as many rows lie in the segment as its name and its neighbour's leave room
+	// for. It has no offset column: row n has the offset First+n.
+	Derived Quality = "derived"
+	// Unknown offsets cannot be told: the rows lie somewhere in First to Next, and Why says why no more is known. A plan does not use such a
+	// segment, unless the inventory is one of [Inventory.AtLeastOnce].
+	Unknown Quality = "unknown"
+)
+
+// String names the quality for people.
+func (q Quality) String() string {
+	if q == Exact {
+		return "exact"
+	}
+	return string(q)
+}
+
 // Segment is an immutable piece of one topic partition's history.
 type Segment struct {
 	Key       string     `json:"key"`
 	ETag      blob.ETag  `json:"etag"`
 	Size      unit.Bytes `json:"size"`
 	Partition int32      `json:"partition"`
+	Quality   Quality    `json:"quality,omitempty"`
+	Why       string     `json:"why,omitempty"` // of Unknown
 	// First and Next span its offsets, half-open.
 	//
 	// Captured segments tile the range that was captured: the first begins where it begins, each begins where the one
@@ -76,6 +101,22 @@ type Tail struct {
 type Listing struct {
 	Segments []Segment `json:"segments"` // in any order
 	Ignored  int       `json:"ignored"`  // objects that are not segments by their name (_SUCCESS, .crc, folders)
+	// Passed counts those by why they were passed over.
+	Passed map[string]int `json:"passed,omitempty"`
+	// AtLeastOnce: see [Inventory.AtLeastOnce].
+	AtLeastOnce bool `json:"at_least_once,omitempty"`
+	// Notes are sentences for the user about what was found.
+	Notes  []string `json:"notes,omitempty"`
+	Listed Cost     `json:"listed,omitzero"`
+}
+
+// Cost is what it took to list and describe segments.
+type Cost struct {
+	Requests int64 `json:"requests"` // to the store
+	Footers  int   `json:"footers"`  // that were read, one a segment
+	// Scanned counts segments of which a column had to be read, since their footers do not prove their offsets, partition or times.
+	Scanned int        `json:"scanned,omitempty"`
+	Bytes   unit.Bytes `json:"bytes"` // that were asked for
 }
 
 // Inventory is all that is known of a topic when a plan is made.
@@ -89,6 +130,11 @@ type Inventory struct {
 	// AsOf is the instant that the plan is made for, in microseconds: no window ends after it.
 	AsOf    int64 `json:"as_of"`
 	Ignored int   `json:"ignored"`
+	// AtLeastOnce says that the log's offsets are not known at all: those of the segments, all of Quality Unknown and of partition 0, number their
+	// rows, one after the other. The rows are cut by time and deduped by id; whether any is missing, or there twice without an id, cannot be told.
+	AtLeastOnce bool     `json:"at_least_once,omitempty"`
+	Notes       []string `json:"notes,omitempty"` // of the listing
+	Listed      Cost     `json:"listed,omitzero"`
 }
 
 // Options are what the user may set of a plan. The zero value is right.
@@ -128,6 +174,9 @@ type Plan struct {
 	// Warnings are sentences for the user: what was decided, and what is not proven.
 	Warnings []string `json:"warnings,omitempty"`
 	Ignored  int      `json:"ignored,omitempty"`
+	// AtLeastOnce: see [Inventory.AtLeastOnce].
+	AtLeastOnce bool `json:"at_least_once,omitempty"`
+	Listed      Cost `json:"listed,omitzero"`
 }
 
 // Partition is what a run reads of one topic partition. Its read range is
@@ -160,6 +209,9 @@ type Input struct {
 	ETag      blob.ETag  `json:"etag"`
 	Size      unit.Bytes `json:"size"`
 	Captured  bool       `json:"captured,omitempty"`
+	// FirstOffset is set where the segment has no offset column: it is the offset of the segment's first row, and each row of the
+	// segment, read or not, has the offset after the one before.
+	FirstOffset *int64 `json:"first_offset,omitempty"`
 	// RowGroups are read, ascending; of their rows, those of Keep (nil: all). Rows is how many these are.
 	RowGroups []int  `json:"row_groups"`
 	Keep      Ranges `json:"keep,omitempty"`

@@ -55,7 +55,9 @@ func TestPlansAgainstNaiveModel(t *testing.T) {
 		"damaged":  {missing: true, holes: true},
 		"late":     {late: true, untimed: true},
 		"unknown":  {unknown: true, untimed: true, disorder: true},
-		"anything": {true, true, true, true, true, true},
+		"quality":  {quality: true},
+		"weak":     {quality: true, missing: true, holes: true, disorder: true},
+		"anything": {missing: true, holes: true, late: true, untimed: true, unknown: true, disorder: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen outcomes
@@ -70,7 +72,7 @@ func TestPlansAgainstNaiveModel(t *testing.T) {
 				}
 			}
 			t.Logf("%+v", seen)
-			if seen.plans == 0 || (sh.missing && seen.gaps == 0) || (sh.late && seen.late == 0) {
+			if seen.plans == 0 || ((sh.missing || sh.quality) && seen.gaps == 0) || (sh.late && seen.late == 0) {
 				t.Errorf("outcomes %+v", seen)
 			}
 		})
@@ -81,7 +83,7 @@ func TestWholeLogPlansAgainstNaiveModel(t *testing.T) {
 	var seen outcomes
 	for seed := range uint64(counts(150, 2_000)) {
 		rng := rand.New(rand.NewPCG(seed, 8))
-		sh := shape{late: true, untimed: seed%2 == 0, missing: seed%3 == 0, disorder: true}
+		sh := shape{late: true, untimed: seed%2 == 0, missing: seed%3 == 0, disorder: true, quality: seed%5 == 0}
 		m := newModel(rng, sh, partition.Scheme{Buckets: 4}, partition.Scheme{Unit: partition.Month, Column: "t", Zone: "Europe/London"})
 		p, err := Build(m.spec, nil, m.inventory(rng), Options{})
 		seen.of(t, err)
@@ -186,6 +188,9 @@ func (m *model) checkCover(p *Plan, w *spec.Window, sh shape) string {
 				}
 				if keep.Contains(o) {
 					used++
+					if use.Quality == Unknown || use.Quality == Derived && m.exact(mp, o) {
+						return fmt.Sprintf("offset %d:%d is read from %s, whose offsets are %s", mp.id, o, use.Key, use.Quality)
+					}
 					if !use.offsets().Contains(o) {
 						return fmt.Sprintf("offset %d:%d is read from %s, which does not have it", mp.id, o, use.Key)
 					}
@@ -197,7 +202,7 @@ func (m *model) checkCover(p *Plan, w *spec.Window, sh shape) string {
 					return fmt.Sprintf("offset %d:%d is captured, the brokers have %+v", mp.id, o, mp.tail)
 				}
 				for _, s := range m.segments {
-					if s.Partition == mp.id && s.offsets().Contains(o) {
+					if s.Partition == mp.id && s.Quality != Unknown && s.offsets().Contains(o) {
 						return fmt.Sprintf("offset %d:%d is captured, though segment %s has it", mp.id, o, s.Key)
 					}
 				}
@@ -221,7 +226,12 @@ func (m *model) checkCover(p *Plan, w *spec.Window, sh shape) string {
 			// What is later than declared is found where a segment has it, and says so. Of other offsets more is known only if
 			// record times ascend. Without a tail, the plan warns of what came after the segments.
 			late := e.event < e.record-int64(m.spec.Source.Event.Lateness) || e.event > e.record+int64(m.spec.Source.Event.Ahead)
-			if late && sh.unknown || !m.exported(mp, o) && (late || sh.disorder || !m.hasTail && o >= m.exportedEnd(mp)) {
+			if late && sh.unknown || !m.exported(mp, o) && (late || sh.disorder || !m.hasTail && o >= m.exportedEnd(mp) && !m.claimed(mp, o)) {
+				continue
+			}
+			if slices.ContainsFunc(p.AcceptedGaps, func(g Gap) bool {
+				return g.Partition == mp.id && g.Offsets.Next == openEnd && g.Offsets.Contains(o)
+			}) {
 				continue
 			}
 			return fmt.Sprintf("offset %d:%d, event %s, record %s, is not read", mp.id, o, spec.FormatInstant(e.event), spec.FormatInstant(e.record))
@@ -246,7 +256,7 @@ func (m *model) checkRefusal(err error, w *spec.Window, sh shape) string {
 				}
 				continue
 			}
-			if !sh.missing && !sh.holes {
+			if !sh.missing && !sh.holes && !sh.quality {
 				return "nothing is missing: " + err.Error()
 			}
 			for o := range (Ranges{g.Offsets}).All() {
@@ -335,6 +345,9 @@ func (m *model) checkShards(p *Plan, shards []Shard, skipped Skipped, captured [
 				offsets := in.read(segments[in.Segment])
 				if offsets.Len() != in.Rows || in.Captured != segments[in.Segment].Captured || !offsets.ContainsAll(in.Owned) || len(offsets) == 0 {
 					return fmt.Sprintf("input %+v reads %s", in, offsets)
+				}
+				if s := segments[in.Segment]; (in.FirstOffset != nil) != (s.Quality == Derived) || in.FirstOffset != nil && *in.FirstOffset != s.First {
+					return fmt.Sprintf("input %+v of a segment whose offsets are %s", in, s.Quality)
 				}
 				rows += in.Rows
 				for o := range offsets.All() {

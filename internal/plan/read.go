@@ -130,6 +130,16 @@ func (l *log) read(r reach) reading {
 		}
 		holes = append(holes, h)
 	}
+	if l.broker == nil {
+		// Offsets past the last segment that can be used are missing where one that cannot may have them.
+		for _, c := range l.claimed().Clip(Range{end, openEnd}) {
+			h := hole{Range: c, before: -1, after: last}
+			if declared {
+				include(h.Range)
+			}
+			holes = append(holes, h)
+		}
+	}
 
 	within := Range{lo, hi}
 	for _, e := range l.extents {
@@ -170,7 +180,7 @@ type hole struct {
 }
 
 func (l *log) gap(missing Range, h hole) Gap {
-	g := Gap{Partition: l.partition, Offsets: missing}
+	g := Gap{Partition: l.partition, Offsets: missing, Unusable: l.unusableIn(missing)}
 	if h.after >= 0 {
 		g.After = l.segments[l.extents[h.after].seg].Key
 	}

@@ -19,6 +19,11 @@ var update = flag.Bool("update", false, "write golden files anew")
 // dense makes a segment of a partition with the offsets from first to next, one record every minute from the
 // instant that offset 0 has, nov1, in row groups of a hundred. Events happen a second before they are recorded.
 func dense(p int32, first, next int64) Segment {
+	if next == openEnd {
+		s := dense(p, first, first+100)
+		s.Next = openEnd
+		return s
+	}
 	s := Segment{
 		Key: fmt.Sprintf("partition=%d/t+%d+%06d", p, p, first), ETag: "e", Size: 1000, Partition: p, First: first, Next: next, Rows: next - first,
 	}
@@ -32,6 +37,9 @@ func dense(p int32, first, next int64) Segment {
 	}
 	return s
 }
+
+func derive(s *Segment)  { s.Quality = Derived }
+func unknown(s *Segment) { s.Quality, s.Why = Unknown, "it lost rows" }
 
 func london(from, to string) *spec.Window {
 	return &spec.Window{From: mustInstant(from + "T00:00:00Z"), To: mustInstant(to + "T00:00:00Z")}
@@ -189,7 +197,7 @@ func TestScenarios(t *testing.T) {
 		},
 		{
 			name: "a partition that never had a record", inv: log(dense(0, 0, 100), dense(2, 0, 100)), window: london("2011-11-02", "2011-11-03"),
-			opts: Options{AcceptGaps: []Gap{{1, Range{0, openEnd}, "", "", nil}}}, want: "0: read \n2: read ",
+			opts: Options{AcceptGaps: []Gap{{Partition: 1, Offsets: Range{0, openEnd}}}}, want: "0: read \n2: read ",
 		},
 		{
 			name: "an empty file", inv: log(dense(0, 0, nov4), Segment{Key: "empty", Partition: 0, First: 50, Next: 50}), window: london("2011-11-02", "2011-11-03"), lateness: hour,
@@ -230,6 +238,39 @@ func TestScenarios(t *testing.T) {
 		{name: "no pruning", inv: log(dense(0, 0, nov4)), window: london("2011-11-02", "2011-11-03"), opts: Options{NoPrune: true}, want: "0: read 0-4320, partition=0/t+0+000000 all"},
 		{name: "a window that cuts a day", inv: log(dense(0, 0, nov4)), window: &spec.Window{From: nov1, To: nov1 + hour}, want: "cuts a partition by day of t in Europe/London"},
 		{name: "a window after the as-of time", inv: log(dense(0, 0, nov4)), window: london("2011-11-30", "2011-12-02"), want: "ends after 2011-12-01T00:00:00Z"},
+		{
+			name: "an exact segment before a derived one, which reaches further", inv: log(change(dense(0, 0, nov4), derive), dense(0, 1500, 2000)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-1500,2000-3000, partition=0/t+0+001500 all",
+		},
+		{
+			name: "offsets that cannot be told are filled by the brokers", inv: tailed(log(dense(0, 0, 2000), change(dense(0, 2000, 2100), unknown), dense(0, 2100, nov4)), 100, nov4), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002100 keep 2100-3000, tail 2000-2100",
+		},
+		{
+			name: "offsets that cannot be told, and nobody else has", inv: log(dense(0, 0, 2000), change(dense(0, 2000, 2100), unknown), dense(0, 2100, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: no record with the offsets 2000-2100, between the segments partition=0/t+0+000000 and partition=0/t+0+002100; segment partition=0/t+0+002000 cannot be used: it lost rows",
+		},
+		{
+			name: "offsets that cannot be told, and an exact copy", inv: log(dense(0, 0, nov4), change(dense(0, 2000, 2100), unknown)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000",
+		},
+		{
+			name: "a last segment that cannot be told, past the read range", inv: log(dense(0, 0, 3500), change(dense(0, 3500, nov4), unknown)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-3000",
+		},
+		{
+			name: "a last segment that cannot be told, in the read range", inv: log(dense(0, 0, 2500), change(dense(0, 2500, 2600), unknown)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "no record with the offsets 2500-2600, past the last segment that can be used, partition=0/t+0+000000; segment partition=0/t+0+002500 cannot be used: it lost rows",
+		},
+		{
+			name: "a last segment without an end, accepted", inv: log(dense(0, 0, 2500), change(dense(0, 2500, openEnd), unknown)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2500, openEnd}}}}, want: "0: read 1400-2500, partition=0/t+0+000000 keep 1400-2500",
+		},
+		{
+			name: "nothing but what cannot be told", inv: log(change(dense(0, 0, 2500), unknown)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "partition 0: no record with the offsets from 0 on can be told; segment partition=0/t+0+000000 cannot be used: it lost rows",
+		},
+		{name: "derived offsets with holes", inv: log(change(dense(0, 0, 100), func(s *Segment) { derive(s); s.Offsets = Ranges{{0, 99}} })), want: "its offsets are derived, and those of single rows are stated"},
 		{name: "rows that do not add up", inv: log(change(dense(0, 0, 100), func(s *Segment) { s.Rows = 99 })), want: "99 rows for the 100 offsets 0-100, and which of them is not known"},
 		{name: "an offset repeated in a segment", inv: log(change(dense(0, 0, 100), func(s *Segment) { s.Rows, s.Offsets = 101, Ranges{{0, 100}} })), want: "101 rows have 100 distinct offsets"},
 	} {

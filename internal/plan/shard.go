@@ -335,6 +335,9 @@ func newShard(slots []partition.Slot, topicPartition *int32, pieces []piece, own
 	for len(pieces) > 0 {
 		seg := pieces[0].seg
 		in := Input{Partition: seg.Partition, Segment: seg.Key, ETag: seg.ETag, Size: seg.Size, Captured: seg.Captured}
+		if seg.Quality != Exact {
+			in.FirstOffset = &seg.First
+		}
 		whole := true
 		var keep Ranges
 		for ; len(pieces) > 0 && pieces[0].seg == seg; pieces = pieces[1:] {
