@@ -11,6 +11,8 @@ const (
 	share                    // a percentage
 	duration                 // a length of time
 	mapping                  // nested keys
+	named                    // a mapping of names that the user chooses to mappings
+	pairs                    // a mapping of names that the user chooses to single values
 	list                     // a list of mappings
 	unbuilt                  // known, but not built yet: refused by name
 )
@@ -23,7 +25,7 @@ type key struct {
 	required bool
 	enum     []string
 	later    []string // values that are known, but not built yet
-	keys     []key    // of a mapping, or of the mappings of a list
+	keys     []key    // of a mapping, or of the mappings of a list or of names
 }
 
 func jobKeys() []key {
@@ -59,6 +61,12 @@ func sourceKeys() []key {
 				{name: "offset", kind: text, doc: "Default: kafka_offset."},
 				{name: "time", kind: text, doc: "The record time. Default: kafka_timestamp."},
 			}},
+			{name: "value", kind: mapping, doc: "Where the event is not spread over columns but encoded in one of them.", keys: valueKeys()},
+			{
+				name: "registry", kind: text,
+				doc: "The schema registry (Confluent's protocol) that has the schemas of Avro values, of segments and tail: a URL; $NAMES of the environment are expanded.",
+			},
+			{name: "schema", kind: text, doc: "An .avsc file of the job's folder: the schema of Avro values, of segments and tail, that bear no schema id."},
 			{name: "sums", kind: text, doc: "A file in sha256sum's format that the segments must agree with."},
 			{name: "tiered", kind: unbuilt, doc: "Kafka's own tiered segments"},
 			{name: "iceberg", kind: unbuilt, doc: "Iceberg tables"},
@@ -69,8 +77,8 @@ func sourceKeys() []key {
 				doc: "Addresses, in a list or separated by commas; $NAMES of the environment are expanded. Samples: embedded:PATH.",
 			},
 			{
-				name: "value", kind: text, enum: []string{string(JSON)}, later: []string{"avro", "protobuf"},
-				doc: "How the records' values are encoded. Default: json.",
+				name: "value", kind: text, enum: []string{string(JSON), string(Avro)}, later: []string{"protobuf"},
+				doc: "How the records' values are encoded: json (an object) or avro (a record). Default: json.",
 			},
 			{name: "tls", kind: unbuilt, doc: "encrypted connections to brokers"},
 			{name: "sasl", kind: unbuilt, doc: "authentication to brokers"},
@@ -81,8 +89,8 @@ func sourceKeys() []key {
 			{name: "lateness", kind: duration, doc: "How much later than it happened an event may enter the log: 21d, 36h, PT6H."},
 			{name: "ahead", kind: duration, doc: "How far its time may be ahead of when it entered the log, by clocks that differ. Default: 1h."},
 			{name: "dedupe", kind: boolean, doc: "false keeps events whose id repeats. Default: true."},
-			{name: "upcast", kind: unbuilt, doc: "reading old versions of an event's payload"},
-			{name: "aliases", kind: unbuilt, doc: "columns that were renamed"},
+			{name: "columns", kind: named, doc: "How single columns are read, by their names: only what their types do not tell.", keys: columnKeys()},
+			{name: "upcast", kind: list, doc: "Makes events of older versions look like current ones, in this order.", keys: upcastKeys()},
 		}},
 	}
 }

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -99,6 +98,7 @@ func (d *decoder) source(o *object) Source {
 	if event := o.child("event"); event != nil {
 		s.Event = d.event(event)
 	}
+	d.payload(&s, seg, o.child("tail"))
 	return s
 }
 
@@ -127,7 +127,9 @@ func (d *decoder) brokers(v *value) []string {
 }
 
 func (d *decoder) event(o *object) Event {
-	e := Event{ID: o.str("id", ""), Time: o.str("time", ""), Ahead: DefaultAhead, Dedupe: true}
+	e := Event{
+		ID: o.str("id", ""), Time: o.str("time", ""), Ahead: DefaultAhead, Dedupe: true, Columns: d.columns(o), Upcasts: d.upcasts(o),
+	}
 	for name, to := range map[string]*Duration{"lateness": &e.Lateness, "ahead": &e.Ahead} {
 		if v := o.get(name); v != nil {
 			*to = Duration(v.num)
@@ -272,17 +274,9 @@ const Embedded = "embedded:"
 func (t *Tail) Addrs(lookup func(string) (string, bool)) ([]string, error) {
 	var out []string
 	for _, b := range t.Brokers {
-		var missing error
-		b = envForm.ReplaceAllStringFunc(b, func(ref string) string {
-			name := strings.Trim(ref, "${}")
-			v, ok := lookup(name)
-			if !ok || strings.TrimSpace(v) == "" {
-				missing = fmt.Errorf("source.tail.brokers is %s, but the environment has no %s: set it to the brokers' addresses", b, name)
-			}
-			return v
-		})
-		if missing != nil {
-			return nil, missing
+		b, err := expandEnv("source.tail.brokers", "the brokers' addresses", b, lookup)
+		if err != nil {
+			return nil, err
 		}
 		for addr := range strings.SplitSeq(b, ",") {
 			if addr = strings.TrimSpace(addr); addr != "" {

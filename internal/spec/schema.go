@@ -11,7 +11,7 @@ type schema struct {
 	AnyOf                []*schema  `json:"anyOf,omitempty"`
 	Items                *schema    `json:"items,omitempty"`
 	Properties           properties `json:"properties,omitempty"`
-	AdditionalProperties *bool      `json:"additionalProperties,omitempty"`
+	AdditionalProperties any        `json:"additionalProperties,omitempty"`
 	Type                 string     `json:"type,omitempty"`
 	Enum                 []string   `json:"enum,omitempty"`
 	Minimum              *int       `json:"minimum,omitempty"`
@@ -81,6 +81,10 @@ func valueSchema(k key) *schema {
 	switch k.kind {
 	case mapping:
 		return objectSchema(k.keys)
+	case named:
+		return &schema{Type: "object", AdditionalProperties: objectSchema(k.keys)}
+	case pairs:
+		return &schema{Type: "object", AdditionalProperties: &schema{AnyOf: []*schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}}
 	case list:
 		return &schema{Type: "array", Items: objectSchema(k.keys), MinItems: 1}
 	case texts:

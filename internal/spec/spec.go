@@ -58,6 +58,13 @@ type Segments struct {
 	Parquet string       `json:"parquet"`
 	Naming  Naming       `json:"naming"`
 	Columns KafkaColumns `json:"columns"`
+	// Value is nil where the event's columns are columns of the segments.
+	Value *Value `json:"value,omitempty"`
+	// Registry is the schema registry of Avro values, as written; see [Segments.RegistryURL]. Schema is the file of the job's
+	// folder that has their schema instead, and SchemaText what it holds, which whoever reads the folder fills in.
+	Registry   string `json:"registry,omitempty"`
+	Schema     string `json:"schema,omitempty"`
+	SchemaText string `json:"schema_text,omitempty"`
 	// Sums, where set, is a file in sha256sum's format that the segments must agree with.
 	Sums string `json:"sums,omitempty"`
 }
@@ -94,6 +101,9 @@ type Event struct {
 	Ahead    Duration `json:"ahead"`
 	// Dedupe is on unless the job says dedupe: false.
 	Dedupe bool `json:"dedupe"`
+	// Columns are rules for single columns, by their names. Upcasts make old events look like current ones.
+	Columns map[string]Column `json:"columns,omitempty"`
+	Upcasts []Upcast          `json:"upcasts,omitempty"`
 }
 
 // Output is one table that a job writes.

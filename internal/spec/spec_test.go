@@ -113,7 +113,42 @@ func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
 		{"parquet: samples/retail", "parquet: gs://x/y", `job.yaml:6: source.segments.parquet: found a gs:// URL`},
 		{"naming: kafka-connect", "naming: aiven", `job.yaml:6: source.segments.naming: "aiven" is not built yet; expected kafka-connect`},
 		{"naming: kafka-connect", "columns: {offset: kafka_partition}", `job.yaml:6: source.segments.columns: partition, offset and time must be three columns`},
-		{"value: json", "value: avro", `job.yaml:7: source.tail.value: "avro" is not built yet`},
+		{"value: json", "value: avro", `job.yaml:7: source.tail.value: Avro needs the schema that values were written with: name the schema registry`},
+		{"value: json", "value: protobuf", `job.yaml:7: source.tail.value: "protobuf" is not built yet`},
+		{"sums: samples/retail/SHA256SUMS", "registry: \"http://r:8081\"", `job.yaml:6: source.segments.registry: it has no effect: no value is read as avro`},
+		{"sums: samples/retail/SHA256SUMS", "registry: \"r:8081\"", `job.yaml:6: source.segments.registry: found "r:8081", expected an http:// or https:// URL`},
+		{"sums: samples/retail/SHA256SUMS", "schema: ../line.avsc", `job.yaml:6: source.segments.schema: found "../line.avsc", expected an .avsc file in the job's folder`},
+		{"sums: samples/retail/SHA256SUMS", "value: {column: value, format: avro}", `job.yaml:6: source.segments.value.format: Avro needs the schema`},
+		{"sums: samples/retail/SHA256SUMS", "value: {format: json}", `job.yaml:6: source.segments.value: the key column is missing`},
+		{"sums: samples/retail/SHA256SUMS", "value: {column: kafka_offset}", `job.yaml:6: source.segments.value.column: the column kafka_offset cannot hold the event as well`},
+		{
+			"sums: samples/retail/SHA256SUMS", "value: {column: v, format: avro}, registry: \"http://r\", schema: a.avsc",
+			`job.yaml:6: source.segments: values have their schema from a registry or from a file`,
+		},
+		{"ahead: 2h", "columns: {}", `job.yaml:8: source.event.columns: found keys and values, expected names, each with what it stands for`},
+		{"ahead: 2h", "columns: {price: 3}", `job.yaml:8: source.event.columns.price: found the number 3, expected the keys aliases, scale, zone, unit, int96`},
+		{"ahead: 2h", "columns: {price: {}}", `job.yaml:8: source.event.columns.price: it says nothing`},
+		{"ahead: 2h", "columns: {price: {scal: 3}}", `job.yaml:8: source.event.columns.price.scal: unknown key; did you mean scale?`},
+		{"ahead: 2h", "columns: {price: {scale: 19}}", `job.yaml:8: source.event.columns.price.scale: found 19, expected at most 18 digits`},
+		{"ahead: 2h", "columns: {price: {scale: 2, zone: UTC}}", `job.yaml:8: source.event.columns.price: scale is for decimals`},
+		{"ahead: 2h", "columns: {at: {zone: Mars}}", `job.yaml:8: source.event.columns.at.zone: unknown zone "Mars"`},
+		{"ahead: 2h", "columns: {at: {unit: m}}", `job.yaml:8: source.event.columns.at.unit: found "m", expected s or ms or us or ns`},
+		{"ahead: 2h", "columns: {a: {aliases: [x]}, b: {aliases: [x]}}", `job.yaml:8: source.event.columns.b.aliases[0]: the name x is already that of the column a`},
+		{"ahead: 2h", "columns: {a: {aliases: b}, b: {aliases: x}}", `job.yaml:8: source.event.columns.a.aliases: the name b is already that of the column b`},
+		{"ahead: 2h", "upcast: {below: 2}", `job.yaml:8: source.event.upcast: found keys and values, expected a list with at least one entry`},
+		{"ahead: 2h", "upcast: [{below: 2}]", `job.yaml:8: source.event.upcast[0]: by and below belong together`},
+		{"ahead: 2h", "upcast: [{by: v, below: 2}]", `job.yaml:8: source.event.upcast[0]: it changes nothing`},
+		{"ahead: 2h", "upcast: [{by: v, below: 0, rename: {a: b}}]", `job.yaml:8: source.event.upcast[0].below: found 0, expected at least 1`},
+		{"ahead: 2h", "upcast: [{rename: {a: a}}]", `job.yaml:8: source.event.upcast[0].rename.a: the new name is the old one`},
+		{"ahead: 2h", "upcast: [{rename: {a: c, b: c}}]", `job.yaml:8: source.event.upcast[0].rename.b: two columns cannot both become c`},
+		{"ahead: 2h", "upcast: [{rename: [a]}]", `job.yaml:8: source.event.upcast[0].rename: found a list, expected names`},
+		{"ahead: 2h", "upcast: [{default: {a: [1]}}]", `job.yaml:8: source.event.upcast[0].default.a: found a list, expected a text, a plain number, true or false`},
+		{"ahead: 2h", "upcast: [{default: {a: 0x10}}]", `job.yaml:8: source.event.upcast[0].default.a: found the number 0x10`},
+		{"ahead: 2h", "upcast: [{multiply: {a: 1}}]", `job.yaml:8: source.event.upcast[0].multiply.a: found 1, expected a factor of at least 2`},
+		{
+			"ahead: 2h", "upcast: [{by: v, below: 2, rename: {a: b}}, {by: w, below: 3, rename: {b: c}}]",
+			`job.yaml:8: source.event.upcast[1].by: found w, but an upcast before it goes by v`,
+		},
 		{"value: json", "sasl: x", `job.yaml:7: source.tail.sasl: not built yet`},
 		{`"embedded:samples/retail/tail.jsonl.zst"`, `"embedded:x, b:9092"`, `job.yaml:7: source.tail.brokers: an embedded broker stands alone`},
 		{`"embedded:samples/retail/tail.jsonl.zst"`, `"b:9092,,c:9092"`, `job.yaml:7: source.tail.brokers: found "b:9092,,c:9092": an address between commas is empty`},
@@ -211,6 +246,43 @@ func TestBrokersOfTheEnvironment(t *testing.T) {
 	}
 }
 
+func TestColumnRulesAndUpcasts(t *testing.T) {
+	s, err := Parse("job.yaml", []byte(strings.NewReplacer(
+		"sums: samples/retail/SHA256SUMS", "value: {column: payload, format: avro}, registry: \"https://$SR_USER:${SR_KEY}@sr:8081\"", "ahead: 2h",
+		`columns: {price: {aliases: [unit_price, "Price"], scale: 3}, occurred_at: {zone: Europe/London, int96: true}, sent: {unit: ms}},
+    upcast: [{by: v, below: 2, rename: {amount: price}, default: {currency: "<GBP>", rate: 1.50, live: true}}, {multiply: {price: 10}}]`,
+	).Replace(retail)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scale := 3
+	want := map[string]Column{
+		"price": {Aliases: []string{"unit_price", "Price"}, Scale: &scale}, "occurred_at": {Zone: "Europe/London", INT96: true}, "sent": {Unit: Millis},
+	}
+	if got := s.Source.Event.Columns; !reflect.DeepEqual(got, want) {
+		t.Errorf("columns %+v", got)
+	}
+	upcasts := []Upcast{
+		{
+			By: "v", Below: 2, Rename: map[string]string{"amount": "price"},
+			Default: map[string]json.RawMessage{"currency": json.RawMessage(`"\u003cGBP\u003e"`), "rate": json.RawMessage("1.50"), "live": json.RawMessage("true")},
+		},
+		{Multiply: map[string]int64{"price": 10}},
+	}
+	if got := s.Source.Event.Upcasts; !reflect.DeepEqual(got, upcasts) {
+		t.Errorf("upcasts %+v", got)
+	}
+	env := map[string]string{"SR_USER": "me", "SR_KEY": "secret"}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	if url, err := s.Source.Segments.RegistryURL(lookup); err != nil || url != "https://me:secret@sr:8081" {
+		t.Errorf("registry %s, %v", url, err)
+	}
+	delete(env, "SR_KEY")
+	if _, err := s.Source.Segments.RegistryURL(lookup); err == nil || !strings.Contains(err.Error(), "the environment has no SR_KEY") {
+		t.Error(err)
+	}
+}
+
 func TestDurations(t *testing.T) {
 	for s, want := range map[string]Duration{
 		"21d": 21 * Day, "36h": 36 * Hour, "1d12h": 36 * Hour, "90m": 90 * Minute, "1h30m": 90 * Minute, "2w": 14 * Day, "250ms": 250 * Millisecond,
@@ -258,6 +330,7 @@ func TestJSONSchema(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(retail))
 	f.Add([]byte(accounts))
+	f.Add([]byte(strings.Replace(retail, "ahead: 2h", `columns: {a: {aliases: [x], scale: 3}}, upcast: [{by: v, below: 2, default: {b: "<"}}]`, 1)))
 	for _, s := range []string{"", "-", "a: &a [*a]", "? x\n: y", "<<: {a: b}", "job: |\n  x", "outputs: [{partition: {count: 99999999999999999999}}]", "job: \"\\ud800\"", "%YAML 1.2\n---\n"} {
 		f.Add([]byte(s))
 	}

@@ -102,6 +102,9 @@ type value struct {
 	flag  bool
 	obj   *object
 	list  []*object
+	// Of named and pairs: the names in the file's order, and of pairs what they stand for. Those of named are in list.
+	names []string
+	nodes []ast.Node
 }
 
 // object is a mapping whose keys are all known.
@@ -198,6 +201,35 @@ func (d *decoder) object(n ast.Node, path string, keys []key) *object {
 	return o
 }
 
+// names reads a mapping of names that the user chooses into v; false where it is none.
+func (d *decoder) names(n ast.Node, v *value, k key) bool {
+	var nodes []*ast.MappingValueNode
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		nodes = n.Values
+	case *ast.MappingValueNode:
+		nodes = []*ast.MappingValueNode{n}
+	}
+	for _, pair := range nodes {
+		name, ok := pair.Key.(*ast.StringNode)
+		switch {
+		case !ok:
+			d.fail(line(pair.Key), v.path, "found %s as a name; names are plain words, or in quotes", describe(pair.Key))
+			continue
+		case name.Value == "" || slices.Contains(v.names, name.Value):
+			d.fail(line(name), join(v.path, name.Value), "the name is empty, or stands here a second time")
+			continue
+		}
+		v.names = append(v.names, name.Value)
+		if k.kind == named {
+			v.list = append(v.list, d.object(pair.Value, join(v.path, name.Value), k.keys))
+		} else {
+			v.nodes = append(v.nodes, pair.Value)
+		}
+	}
+	return len(nodes) > 0
+}
+
 // value reads a value of the kind that its key asks for; nil where it is not.
 func (d *decoder) value(n ast.Node, path string, at int, k key) *value {
 	v := &value{line: line(n), path: path}
@@ -211,6 +243,10 @@ func (d *decoder) value(n ast.Node, path string, at int, k key) *value {
 	switch k.kind {
 	case mapping:
 		v.obj = d.object(n, path, k.keys)
+	case named, pairs:
+		if !d.names(n, v, k) {
+			return wrong("names, each with what it stands for")
+		}
 	case list:
 		seq, ok := n.(*ast.SequenceNode)
 		if !ok || len(seq.Values) == 0 {
