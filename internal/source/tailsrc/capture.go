@@ -9,7 +9,6 @@ import (
 	"path"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
 
 	"hindcast/internal/blob"
@@ -125,7 +124,7 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	defer cl.Close()
 	f := &fetcher{
-		cl: cl, decompressor: kgo.DefaultDecompressor(), topic: c.Topic, partition: c.Partition, pos: pos, to: c.To, patience: c.Patience,
+		cl: cl, topic: c.Topic, partition: c.Partition, pos: pos, to: c.To, patience: c.Patience,
 	}
 	if err := f.open(ctx, c.TopicID); err != nil {
 		return err

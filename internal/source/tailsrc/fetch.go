@@ -2,15 +2,15 @@ package tailsrc
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hindcast/internal/source/logbatch"
 )
 
 const (
@@ -22,12 +22,11 @@ const (
 
 // fetcher reads the committed records of the offsets [pos, to) of a partition, in order.
 type fetcher struct {
-	cl           *kgo.Client
-	decompressor kgo.Decompressor
-	topic        string
-	partition    int32
-	pos, to      int64
-	patience     time.Duration
+	cl        *kgo.Client
+	topic     string
+	partition int32
+	pos, to   int64
+	patience  time.Duration
 
 	id     [16]byte
 	leader int32 // -1: not known
@@ -158,76 +157,41 @@ func (f *fetcher) outOfRange(ctx context.Context) (again bool, err error) {
 	return true, kerr.OffsetOutOfRange
 }
 
-// decode walks the batches of a response, one at a time: given several, the library passes over damage after the first.
+// decode walks the batches of a response.
 func (f *fetcher) decode(part *kmsg.FetchResponseTopicPartition) ([]*kgo.Record, error) {
-	const (
-		lengthAt, lengthEnd = 8, 12
-		magicAt             = 16
-		lastDeltaAt         = 23
-		headerEnd           = 61
-	)
-	aborted := map[int64][]int64{} // first offsets of aborted transactions by producer, ascending
-	for _, a := range part.AbortedTransactions {
-		aborted[a.ProducerID] = append(aborted[a.ProducerID], a.FirstOffset)
+	list := make([]logbatch.Transaction, len(part.AbortedTransactions))
+	for i, a := range part.AbortedTransactions {
+		list[i] = logbatch.Transaction{ProducerID: a.ProducerID, First: a.FirstOffset, Last: logbatch.Unknown}
 	}
-	for _, firsts := range aborted {
-		slices.Sort(firsts)
-	}
+	aborted := logbatch.NewAborted(list)
 	var out []*kgo.Record
 	raw := part.RecordBatches
 	for first := true; len(raw) > 0 && f.pos < f.to; first = false {
-		size := int64(lengthEnd)
-		if len(raw) >= lengthEnd {
-			size += int64(int32(binary.BigEndian.Uint32(raw[lengthAt:])))
-		}
+		h, err := logbatch.Parse(raw)
 		switch {
-		case int64(len(raw)) < size && !first:
+		case errors.Is(err, logbatch.ErrCut) && !first:
 			return out, nil // brokers cut an answer anywhere but in its first batch
-		case int64(len(raw)) < size || size <= magicAt:
-			return nil, fmt.Errorf("the batch at offset %d is cut off", f.pos)
-		case raw[magicAt] != 2 || size < headerEnd:
-			return nil, fmt.Errorf("the batch at offset %d has message format %d: only that of Kafka 0.11 and later (2) is read", f.pos, raw[magicAt])
+		case err != nil:
+			return nil, fmt.Errorf("at offset %d: %w", f.pos, err)
 		}
-		batch := raw[:size]
-		raw = raw[size:]
-		base := int64(binary.BigEndian.Uint64(batch))
-		end := base + int64(int32(binary.BigEndian.Uint32(batch[lastDeltaAt:]))) + 1
-		if end <= f.pos {
+		batch := raw[:h.Size]
+		raw = raw[h.Size:]
+		if h.Next <= f.pos {
 			continue
 		}
-		got, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-			KeepControlRecords: true, Offset: f.pos, IsolationLevel: kgo.ReadUncommitted(), Topic: f.topic, Partition: f.partition,
-		}, &kmsg.FetchResponseTopicPartition{Partition: f.partition, RecordBatches: batch}, f.decompressor, nil)
-		if got.Err != nil {
-			return nil, fmt.Errorf("the batch at offset %d: %w", base, got.Err)
+		records, err := logbatch.Decode(f.topic, f.partition, h, batch)
+		if err != nil {
+			return nil, err
 		}
-		if next != end {
-			return nil, fmt.Errorf("the batch at offset %d ends at offset %d by its header and at %d by its records", base, end, next)
+		if records, err = aborted.Committed(h, records); err != nil {
+			return nil, err
 		}
-		for _, r := range got.Records {
-			firsts := aborted[r.ProducerID]
-			switch {
-			case r.Attrs.IsControl():
-				// A marker ends its producer's transaction; if that was aborted, the next one may not be.
-				if abort, err := isAbort(r); err != nil {
-					return nil, err
-				} else if abort && len(firsts) > 0 && firsts[0] <= r.Offset {
-					aborted[r.ProducerID] = firsts[1:]
-				}
-			case r.Attrs.IsTransactional() && len(firsts) > 0 && firsts[0] <= r.Offset:
-			case r.Offset < f.to:
+		for _, r := range records {
+			if r.Offset >= f.pos && r.Offset < f.to {
 				out = append(out, r)
 			}
 		}
-		f.pos = min(end, f.to)
+		f.pos = min(h.Next, f.to)
 	}
 	return out, nil
-}
-
-func isAbort(r *kgo.Record) (bool, error) {
-	var key kmsg.ControlRecordKey
-	if err := key.ReadFrom(r.Key); err != nil {
-		return false, fmt.Errorf("the marker at offset %d cannot be read: %w", r.Offset, err)
-	}
-	return key.Type == kmsg.ControlRecordKeyTypeAbort, nil
 }

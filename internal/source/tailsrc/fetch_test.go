@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -105,7 +104,7 @@ func TestDecode(t *testing.T) {
 			from:    10, want: "b", pos: 14,
 		},
 	} {
-		f := fetcher{decompressor: kgo.DefaultDecompressor(), topic: topicName, pos: test.from, to: 20}
+		f := fetcher{topic: topicName, pos: test.from, to: 20}
 		records, err := f.decode(&kmsg.FetchResponseTopicPartition{RecordBatches: test.raw, AbortedTransactions: test.aborted})
 		if test.err != "" {
 			if err == nil || !strings.Contains(err.Error(), test.err) {
@@ -131,7 +130,7 @@ func FuzzDecode(f *testing.F) {
 		if from < 0 || from > 1<<40 {
 			return
 		}
-		in := fetcher{decompressor: kgo.DefaultDecompressor(), topic: topicName, pos: from, to: from + 1000}
+		in := fetcher{topic: topicName, pos: from, to: from + 1000}
 		records, err := in.decode(&kmsg.FetchResponseTopicPartition{RecordBatches: raw})
 		if in.pos < from || in.pos > in.to {
 			t.Fatalf("from %d the position is %d", from, in.pos)
