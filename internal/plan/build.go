@@ -51,8 +51,8 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 		if err := l.checkBroker(s, r); err != nil {
 			return nil, err
 		}
-		part := Partition{Partition: l.partition, Tail: r.tail, Broker: l.broker}
-		all := slices.Clone(r.tail)
+		part := Partition{Partition: l.partition, Tail: r.tail, Empty: r.empty, Broker: l.broker}
+		all := append(slices.Clone(r.tail), r.empty...)
 		for _, g := range r.missing {
 			before := len(gaps)
 			found = append(found, g)

@@ -21,6 +21,7 @@ type log struct {
 	segments  []Segment // in canonical order; see sortSegments
 	unusable  []Segment // whose offsets cannot be told; in that order, too
 	extents   []extent  // ascending, disjoint: every offset that a segment holds, once
+	empty     Ranges    // that hold no record, by segments that are whole
 	broker    *Tail     // nil where nothing is known of the brokers
 }
 
@@ -47,6 +48,13 @@ func (l *log) cover() {
 			better = better.add(e.Range)
 		}
 	}
+	var whole []Range
+	for i := range l.segments {
+		if s := &l.segments[i]; s.Whole {
+			whole = append(whole, Range{s.First, s.Next})
+		}
+	}
+	l.empty = RangesOf(whole...).Minus(better)
 }
 
 // coverWith assigns what segments of a quality hold beside better: at each offset that no earlier choice covers, to the one that reaches furthest
@@ -100,12 +108,13 @@ func (l *log) assign(r Range, seg int) {
 	}
 }
 
-// end returns the offset after the last one that a segment holds.
+// end returns the offset after the last one that a segment holds, or proves to be empty.
 func (l *log) end() int64 {
-	if len(l.extents) == 0 {
-		return 0
+	end := l.empty.Hull().Next
+	if n := len(l.extents); n > 0 {
+		end = max(end, l.extents[n-1].Next)
 	}
-	return l.extents[len(l.extents)-1].Next
+	return end
 }
 
 // claimed are the offsets that unusable segments may have records of.
@@ -149,13 +158,13 @@ func (s *Segment) validate() error {
 	switch {
 	case s.Quality != Exact && s.Quality != Derived && s.Quality != Unknown:
 		return bad("there is no quality %q", s.Quality)
-	case s.Quality != Exact && (s.Offsets != nil || s.Captured):
+	case s.Quality != Exact && (s.Offsets != nil || s.Captured || s.Whole):
 		return bad("its offsets are %s, and those of single rows are stated", s.Quality)
 	case s.Partition < 0 || s.Partition > maxPartition:
 		return bad("there is no partition %d", s.Partition)
 	case s.First < 0 || s.Next < s.First || s.Rows < 0:
 		return bad("%d rows at the offsets %d to %d make no sense", s.Rows, s.First, s.Next)
-	case s.Offsets == nil && s.Rows != s.Next-s.First && (s.Rows > 0 || !s.Captured):
+	case s.Offsets == nil && s.Rows != s.Next-s.First && (s.Rows > 0 || !s.Captured && !s.Whole):
 		return bad("%d rows for the %d offsets %d-%d, and which of them is not known", s.Rows, s.Next-s.First, s.First, s.Next)
 	}
 	offsets := s.offsets()
@@ -167,7 +176,7 @@ func (s *Segment) validate() error {
 	if n := offsets.Len(); n != s.Rows {
 		return bad("%d rows have %d distinct offsets: an offset is repeated in it", s.Rows, n)
 	}
-	if h := offsets.Hull(); s.Rows > 0 && (h.First < s.First || h.Next > s.Next || !s.Captured && h != Range{s.First, s.Next}) {
+	if h := offsets.Hull(); s.Rows > 0 && (h.First < s.First || h.Next > s.Next || !s.Captured && !s.Whole && h != Range{s.First, s.Next}) {
 		return bad("offsets %s do not begin and end as its range %d-%d", offsets.Hull(), s.First, s.Next)
 	}
 	rows, next := int64(0), s.First

@@ -88,6 +88,9 @@ type Segment struct {
 	RowGroups []RowGroup `json:"row_groups"`
 	// Captured says that the segment is a part of the tail, written by the run.
 	Captured bool `json:"captured,omitempty"`
+	// Whole says that First to Next is what was copied of the log into it, as its writer vouches: an offset between them without a row is one
+	// without a record. Such segments need not begin and end with a row; captured ones are like that, too.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Tail is what the brokers have of a topic partition.
@@ -180,7 +183,7 @@ type Plan struct {
 }
 
 // Partition is what a run reads of one topic partition. Its read range is
-// the union of what it reads of segments, Tail and Absent, which do not overlap.
+// the union of what it reads of segments, Tail, Absent and Empty, which do not overlap.
 type Partition struct {
 	Partition int32 `json:"partition"`
 	// Read is the read range: every one of its offsets is accounted for.
@@ -191,6 +194,8 @@ type Partition struct {
 	Tail Ranges `json:"tail,omitempty"`
 	// Absent are the offsets of accepted gaps.
 	Absent Ranges `json:"absent,omitempty"`
+	// Empty are offsets that hold no record, as segments prove; see [Segment.Whole].
+	Empty Ranges `json:"empty,omitempty"`
 	// Broker is what the brokers had when the ends were pinned; nil without a tail.
 	Broker *Tail `json:"broker,omitempty"`
 }
@@ -245,7 +250,7 @@ type SkipReason string
 // The reasons.
 const (
 	Pruned SkipReason = "pruned" // the row group's bounds prove that no event lies in the window
-	NoData SkipReason = "empty"  // the brokers have no record there: transaction markers, compaction
+	NoData SkipReason = "empty"  // there is no record: transaction markers, compaction
 	Absent SkipReason = "gap"    // missing, and accepted by name
 )
 

@@ -74,6 +74,7 @@ func hull(a, b *Span) *Span {
 type reading struct {
 	kept    []Ranges // of each segment
 	tail    Ranges
+	empty   Ranges // without a record, as segments prove
 	missing []Gap
 	needs   bool // offsets past the last segment may hold events of the window
 	late    []Contradiction
@@ -90,7 +91,15 @@ type reading struct {
 func (l *log) read(r reach) reading {
 	out := reading{kept: make([]Ranges, len(l.segments))}
 	lo, hi := int64(math.MaxInt64), int64(0)
-	include := func(x Range) { lo, hi = min(lo, x.First), max(hi, x.Next) }
+	include := func(x Range) {
+		rest := Ranges{x}
+		if r.window != nil {
+			rest = rest.Minus(l.empty)
+		}
+		if len(rest) > 0 {
+			lo, hi = min(lo, rest.Hull().First), max(hi, rest.Hull().Next)
+		}
+	}
 
 	var holes []hole
 	for i, e := range l.extents {
@@ -113,8 +122,11 @@ func (l *log) read(r reach) reading {
 			include(e.Range)
 		}
 	}
-	end := l.end()
 	last := len(l.extents) - 1
+	end := int64(0)
+	if last >= 0 {
+		end = l.extents[last].Next
+	}
 	declared := true // by the declared lateness, offsets past the last segment may hold events of the window
 	if last >= 0 && r.window != nil {
 		t := l.groupOf(l.extents[last]).RecordTime
@@ -160,7 +172,8 @@ func (l *log) read(r reach) reading {
 			}
 			part = h.Range // the tail, by itself
 		}
-		missing := Ranges{part}
+		missing := Ranges{part}.Minus(l.empty)
+		out.empty = out.empty.Union(l.empty.Clip(part))
 		if l.broker != nil {
 			served := missing.Clip(Range{l.broker.Start, l.broker.End})
 			out.tail = out.tail.Union(served)

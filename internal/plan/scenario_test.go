@@ -41,6 +41,17 @@ func dense(p int32, first, next int64) Segment {
 func derive(s *Segment)  { s.Quality = Derived }
 func unknown(s *Segment) { s.Quality, s.Why = Unknown, "it lost rows" }
 
+// whole makes a segment one that was copied of the log from first to next, though it has no rows there; gone are offsets without a record in it.
+func whole(s Segment, first, next int64, gone ...Range) Segment {
+	s.Offsets = Ranges{{s.First, s.Next}}.Minus(RangesOf(gone...))
+	s.First, s.Next, s.Rows, s.Whole = first, next, s.Offsets.Len(), true
+	for i := range s.RowGroups {
+		g := &s.RowGroups[i]
+		g.Rows = s.Offsets.count(Range{g.First, g.Next})
+	}
+	return s
+}
+
 func london(from, to string) *spec.Window {
 	return &spec.Window{From: mustInstant(from + "T00:00:00Z"), To: mustInstant(to + "T00:00:00Z")}
 }
@@ -89,6 +100,37 @@ func TestScenarios(t *testing.T) {
 			name: "a shorter object was written over a longer one", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
 			want: "partition 0: no record with the offsets 2000-2010, between the segments partition=0/t+0+000000 and partition=0/t+0+002010\n" +
 				"bring back the missing segments; or, if these offsets hold nothing that matters (transaction markers, compacted records), accept them by name: 0:2000-2010",
+		},
+		{
+			name:   "a whole segment proves that what it does not have is no gap",
+			inv:    log(dense(0, 0, 1000), whole(dense(0, 1000, 2000), 1000, 2010, Range{1500, 1504}), whole(dense(0, 2015, nov4), 2010, nov4)),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3015, partition=0/t+0+001000 keep 1400-1500,1504-2000, partition=0/t+0+002015 keep 2015-3015, empty 1500-1504,2000-2015",
+		},
+		{
+			name: "what two whole segments do not reach is a gap", inv: log(whole(dense(0, 0, 2000), 0, 2010), whole(dense(0, 2015, nov4), 2012, nov4)),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour, want: "no record with the offsets 2010-2012",
+		},
+		{
+			name: "a record that another segment has is read though a whole one has it not", inv: log(whole(dense(0, 0, nov4), 0, nov4, Range{1500, 1510}), dense(0, 1505, 1506)),
+			window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-3000, partition=0/t+0+000000 keep 1400-1500,1510-3000, partition=0/t+0+001505 all, empty 1500-1505,1506-1510",
+		},
+		{
+			name: "the log goes on where a whole segment ends", inv: tailed(log(whole(dense(0, 0, 2000), 0, 2010)), 2010, 2100), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 1400-2100, partition=0/t+0+000000 keep 1400-2000, tail 2010-2100, empty 2000-2010",
+		},
+		{
+			name: "the brokers' log is deleted past the end of a whole segment", inv: tailed(log(whole(dense(0, 0, 2000), 0, 2010)), 2012, 2100), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "the brokers begin at 2012",
+		},
+		{
+			name: "a whole segment without a record", inv: tailed(log(Segment{Key: "none", Partition: 0, First: 0, Next: 7, Whole: true}), 7, 20), window: london("2011-11-02", "2011-11-03"), lateness: hour,
+			want: "0: read 7-20, tail 7-20",
+		},
+		{
+			name: "of the whole log", inv: tailed(log(Segment{Key: "none", Partition: 0, First: 0, Next: 7, Whole: true}, whole(dense(0, 7, 20), 7, 30)), 28, 40),
+			want: "0: read 0-40, partition=0/t+0+000007 all, tail 30-40, empty 0-7,20-30",
 		},
 		{
 			name: "a gap accepted by name", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
@@ -307,6 +349,9 @@ func render(p *Plan) string {
 		}
 		if part.Absent != nil {
 			line += ", absent " + part.Absent.String()
+		}
+		if len(part.Empty) > 0 {
+			line += ", empty " + part.Empty.String()
 		}
 		lines = append(lines, line)
 	}

@@ -207,6 +207,9 @@ func (p *Plan) skip(pieces []piece, captured []Segment) ([]piece, Skipped) {
 		if empty := part.Tail.Minus(RangesOf(has...)); len(empty) > 0 {
 			out = append(out, Skip{Partition: part.Partition, Captured: true, Reason: NoData, Offsets: empty})
 		}
+		if len(part.Empty) > 0 {
+			out = append(out, Skip{Partition: part.Partition, Reason: NoData, Offsets: part.Empty})
+		}
 		if len(part.Absent) > 0 {
 			out = append(out, Skip{Partition: part.Partition, Reason: Absent, Offsets: part.Absent})
 		}
