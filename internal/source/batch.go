@@ -26,7 +26,10 @@ func (v *view) set(c *cursor, n int) {
 	}
 	v.batch.Len = n
 	v.batch.Offsets = c.batch.Columns[0].Int64s[c.at : c.at+n]
-	v.batch.RecordTimes = c.batch.Columns[1].Int64s[c.at : c.at+n]
+	v.batch.RecordTimes = nil
+	if !c.untimed {
+		v.batch.RecordTimes = c.batch.Columns[1].Int64s[c.at : c.at+n]
+	}
 	for i := range columns {
 		in, out := &columns[i], &v.batch.Columns[i]
 		*out = record.Column{Kind: in.Kind}
@@ -83,9 +86,13 @@ func shift(out, in record.Bitmap, at, n int) record.Bitmap {
 
 // gather puts short runs of several cursors together, by copy.
 type gather struct {
-	batch record.Batch
-	nulls []record.Bitmap
+	batch   record.Batch
+	nulls   []record.Bitmap
+	untimed bool // of the rows that are there
 }
+
+// takes reports whether c's rows fit those that are there: all have record times, or none.
+func (g *gather) takes(c *cursor) bool { return g.batch.Len == 0 || g.untimed == c.untimed }
 
 func (g *gather) len() int { return g.batch.Len }
 
@@ -109,7 +116,12 @@ func (g *gather) reset(columns int) {
 // append adds the next n rows of c.
 func (g *gather) append(c *cursor, n int) {
 	g.batch.Offsets = append(g.batch.Offsets, c.batch.Columns[0].Int64s[c.at:c.at+n]...)
-	g.batch.RecordTimes = append(g.batch.RecordTimes, c.batch.Columns[1].Int64s[c.at:c.at+n]...)
+	switch g.untimed = c.untimed; {
+	case c.untimed:
+		g.batch.RecordTimes = nil
+	default:
+		g.batch.RecordTimes = append(g.batch.RecordTimes, c.batch.Columns[1].Int64s[c.at:c.at+n]...)
+	}
 	for i := range g.batch.Columns {
 		out := &g.batch.Columns[i]
 		if i+2 >= len(c.batch.Columns) {

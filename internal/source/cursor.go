@@ -21,10 +21,12 @@ type cursor struct {
 	keep  plan.Ranges
 	all   bool // every row is kept; keep is then unused
 
-	r     *parquetfile.Reader
-	batch *record.Batch // columns: offset, record time, the event's, and for captured segments why it has none
-	at    int           // the next row
-	last  int64         // the offset at the end of the batch
+	r       *parquetfile.Reader
+	batch   *record.Batch // columns: offset, record time, the event's, and for captured segments why it has none
+	at      int           // the next row
+	last    int64         // the offset at the end of the batch
+	kafka   kafkaColumns
+	untimed bool // the segment has no record times: that column has no values
 }
 
 // open opens an input's segment and finds where it begins. It returns nil where nothing is kept.
@@ -37,41 +39,41 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	if in.Captured {
 		store, cols = m.stores.Captured, CapturedColumns
 	}
-	names := []string{cols.Offset, cols.Time}
-	for _, f := range m.schema {
-		names = append(names, f.Name)
-	}
-	if in.Captured {
-		names = append(names, ErrorColumn)
-	}
 	f, err := parquetfile.Open(blob.ReaderAt(m.ctx, store, blob.Info{Key: in.Segment, Size: int64(in.Size), ETag: in.ETag}), int64(in.Size), in.Segment)
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	for i, name := range names {
-		got, err := f.Column(name)
+	names, err := c.kafka.open(f, in, cols)
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	c.untimed = c.kafka.noTimes
+	for _, want := range m.columns(in) {
+		names = append(names, want.Name)
+		got, err := f.Column(want.Name)
 		if err != nil {
 			return nil, c.failed(err)
 		}
-		if want := m.kind(i); got.Kind != want {
+		if got.Kind != want.Kind {
 			return nil, c.failed(&parquetfile.Error{
-				File: in.Segment, RowGroup: -1, Column: name,
-				Reason: fmt.Sprintf("it holds %v where %v is read; segments whose schema changed are not converted yet", got.Kind, want),
+				File: in.Segment, RowGroup: -1, Column: want.Name,
+				Reason: fmt.Sprintf("it holds %v where %v is read; segments whose schema changed are not converted yet", got.Kind, want.Kind),
 			})
 		}
 	}
 	if !c.all { // of which a worker that goes on after a stop has many behind it
 		in.RowGroups = slices.DeleteFunc(slices.Clone(in.RowGroups), func(g int) bool {
-			_, hi, ok := f.Bounds(g, cols.Offset)
+			_, hi, ok := c.kafka.bounds(f, g)
 			return ok && hi < c.keep[0].First
 		})
 		if len(in.RowGroups) == 0 {
 			return nil, c.done()
 		}
 	}
+	c.kafka.begin(in.RowGroups)
 	c.r = f.Read(parquetfile.ReadOptions{Columns: names, RowGroups: in.RowGroups})
 	if c.all {
-		lo, _, ok := f.Bounds(in.RowGroups[0], cols.Offset)
+		lo, _, ok := c.kafka.bounds(f, in.RowGroups[0])
 		if !ok {
 			more, err := c.load()
 			if err != nil || !more {
@@ -86,17 +88,12 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	return c, nil
 }
 
-// kind is that of the i-th column that is read of a segment.
-func (m *merged) kind(i int) record.Kind {
-	switch {
-	case i == 0:
-		return record.Int64
-	case i == 1:
-		return record.Timestamp
-	case i-2 < len(m.schema):
-		return m.schema[i-2].Kind
+// columns are those that are read of an input beside what Kafka knows of its rows.
+func (m *merged) columns(in plan.Input) record.Schema {
+	if in.Captured {
+		return append(slices.Clone(m.schema), record.Field{Name: ErrorColumn, Kind: record.String})
 	}
-	return record.String
+	return m.schema
 }
 
 func (c *cursor) failed(err error) error {
@@ -120,7 +117,10 @@ func (c *cursor) load() (bool, error) {
 			if err != nil {
 				return false, c.failed(err)
 			}
-			c.batch, c.at = b, 0
+			if c.batch, err = c.kafka.batch(b); err != nil {
+				return false, c.failed(err)
+			}
+			c.at = 0
 			if err := c.check(); err != nil {
 				return false, err
 			}
@@ -151,7 +151,7 @@ func (c *cursor) check() error {
 			return fmt.Errorf("read segment %s: a row after offset %d has no offset; export it again", c.in.Segment, c.last)
 		case o <= c.last:
 			return fmt.Errorf("read segment %s: offset %d follows %d; a segment's rows must be in the log's order, each once; export it again", c.in.Segment, o, c.last)
-		case times.Nulls.Get(row):
+		case !c.untimed && times.Nulls.Get(row):
 			return fmt.Errorf("read segment %s: the record at offset %d has no record time; export it again", c.in.Segment, o)
 		}
 		c.last = o

@@ -31,7 +31,7 @@ var CapturedColumns = plan.KafkaColumns{Partition: "kafka_partition", Offset: "k
 
 // Reader yields rows by topic partition, ascending, and within it by offset,
 // ascending. A batch has Offsets, RecordTimes and the columns that were asked for, then [ErrorColumn]; it is never
-// empty, and valid until the next call. io.EOF ends; after another error there is nothing more.
+// empty, and valid until the next call. RecordTimes is nil for rows of a segment that has no column for them. io.EOF ends; after another error there is nothing more.
 // Readers are not safe for concurrent use.
 type Reader interface {
 	Next(ctx context.Context) (partition int32, b *record.Batch, err error)
@@ -131,7 +131,7 @@ func (m *merged) next() (*record.Batch, error) {
 			m.took(c, n)
 			return &m.view.batch, nil
 		}
-		if n >= longRun || m.out.len()+n > gathered {
+		if n >= longRun || m.out.len()+n > gathered || !m.out.takes(c) {
 			return &m.out.batch, nil // the run is taken by the next call
 		}
 		m.out.append(c, n)
