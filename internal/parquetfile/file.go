@@ -204,6 +204,16 @@ func (f *File) column(name string) (*field, error) {
 	return nil, &Error{File: f.name, RowGroup: -1, Column: name, Reason: f.columns[i].reason}
 }
 
+// KeyValue returns what the file's writer noted in the footer under a key, as by [WriterOptions]; ok is false where it is not there.
+func (f *File) KeyValue(key string) (value string, ok bool) {
+	for _, kv := range f.footer.KeyValue {
+		if string(kv.Key) == key {
+			return string(kv.Value), true
+		}
+	}
+	return "", false
+}
+
 // Name is what the file was opened as.
 func (f *File) Name() string { return f.name }
 

@@ -156,6 +156,16 @@ func TestWriterFooter(t *testing.T) {
 	if v, _ := f.Lookup("k"); v != "v" {
 		t.Errorf("key-value metadata is %q", v)
 	}
+	own, err := Open(bytes.NewReader(data), int64(len(data)), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := own.KeyValue("k"); v != "v" || !ok {
+		t.Errorf("key-value metadata is read as %q", v)
+	}
+	if v, ok := own.KeyValue("other"); v != "" || ok {
+		t.Errorf("metadata that is not there is read as %q", v)
+	}
 	if got := f.Metadata().CreatedBy; got != "hindcast version 1.0.0(build parquet-go-0.32.0)" {
 		t.Errorf("created by %q", got)
 	}

@@ -19,7 +19,11 @@ type Footer struct {
 	Encrypted bool // or signed with a key; the rest may then be missing
 	Schema    []Element
 	Groups    []Group
+	KeyValue  []KeyValue
 }
+
+// KeyValue is what a writer noted for its readers.
+type KeyValue struct{ Key, Value []byte }
 
 // Element is a node of the schema, which lists them depth first.
 type Element struct {
@@ -103,6 +107,8 @@ func Parse(b []byte) (*Footer, error) {
 			f.Rows = r.int(typ)
 		case 4:
 			r.list(typ, func(typ byte) { f.Groups = append(f.Groups, r.rowGroup(typ)) })
+		case 5:
+			r.list(typ, func(typ byte) { f.KeyValue = append(f.KeyValue, r.keyValue(typ)) })
 		case 6:
 			f.CreatedBy = string(r.binary(typ))
 		case 8:
@@ -125,6 +131,21 @@ func Parse(b []byte) (*Footer, error) {
 		return nil, errors.New("metadata has no valid number of rows")
 	}
 	return f, nil
+}
+
+func (r *thriftReader) keyValue(typ byte) KeyValue {
+	var kv KeyValue
+	r.structure(typ, func(id int16, typ byte) {
+		switch id {
+		case 1:
+			kv.Key = r.binary(typ)
+		case 2:
+			kv.Value = r.binary(typ)
+		default:
+			r.skip(typ)
+		}
+	})
+	return kv
 }
 
 func (r *thriftReader) schemaElement(typ byte) Element {
