@@ -53,13 +53,14 @@ func sourceKeys() []key {
 		{name: "segments", kind: mapping, required: true, doc: "Where the exported history lies.", keys: []key{
 			{name: "parquet", kind: text, required: true, doc: "A folder of Parquet segments: a path, or a file:// or s3:// URL."},
 			{
-				name: "naming", kind: text, enum: []string{string(KafkaConnect)}, later: []string{"aiven", "lenses", "spark", "redpanda", "plain"},
-				doc: "How the exporter names its objects. Default: kafka-connect.",
+				name: "naming", kind: text, enum: namings(), later: []string{"flink", "firehose", "debezium", "tableflow"},
+				doc: "How the exporter names its objects, which says where a segment lies in the log: kafka-connect (Confluent's S3 sink, any partitioner), aiven, lenses, " +
+					"spark (what _spark_metadata commits), redpanda, or plain (names say nothing). Default: kafka-connect.",
 			},
 			{name: "columns", kind: mapping, doc: "The columns that hold what Kafka knows of a record.", keys: []key{
-				{name: "partition", kind: text, doc: "Default: kafka_partition."},
-				{name: "offset", kind: text, doc: "Default: kafka_offset."},
-				{name: "time", kind: text, doc: "The record time. Default: kafka_timestamp."},
+				{name: "partition", kind: text, doc: "Default: kafka_partition, or what the naming's exporter calls it."},
+				{name: "offset", kind: text, doc: "Default: kafka_offset, or what the naming's exporter calls it."},
+				{name: "time", kind: text, doc: "The record time. Default: kafka_timestamp, or what the naming's exporter calls it."},
 			}},
 			{name: "value", kind: mapping, doc: "Where the event is not spread over columns but encoded in one of them.", keys: valueKeys()},
 			{

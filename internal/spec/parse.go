@@ -75,13 +75,12 @@ func (d *decoder) source(o *object) Source {
 	}
 	seg := o.child("segments")
 	cols := seg.child("columns")
+	names := Naming(seg.str("naming", string(KafkaConnect))).columns()
 	s.Segments = Segments{
 		Parquet: seg.str("parquet", ""),
 		Naming:  Naming(seg.str("naming", string(KafkaConnect))),
-		Columns: KafkaColumns{
-			Partition: cols.str("partition", "kafka_partition"), Offset: cols.str("offset", "kafka_offset"), Time: cols.str("time", "kafka_timestamp"),
-		},
-		Sums: seg.str("sums", ""),
+		Columns: KafkaColumns{Partition: cols.str("partition", names.Partition), Offset: cols.str("offset", names.Offset), Time: cols.str("time", names.Time)},
+		Sums:    seg.str("sums", ""),
 	}
 	if v := seg.get("parquet"); v != nil {
 		d.scheme(v)

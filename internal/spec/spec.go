@@ -45,13 +45,6 @@ type Source struct {
 	Event Event `json:"event"`
 }
 
-// Naming is a profile of how an exporter names its objects.
-type Naming string
-
-// KafkaConnect is the layout of Kafka Connect's S3 sink with its default partitioner:
-// topics/<topic>/partition=P/<topic>+P+OFFSET….parquet under the location.
-const KafkaConnect Naming = "kafka-connect"
-
 // Segments says where the exported history lies.
 type Segments struct {
 	// Parquet is the location: a path relative to the project, an absolute one, or a file:// or s3:// URL.

@@ -111,7 +111,9 @@ func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
 		{"job: daily-country-revenue\n", "", `job.yaml:2: the key job is missing: the job's name`},
 		{"  topic: retail.invoice-lines", "  topic: a/b", `job.yaml:5: source.topic: found "a/b", expected a topic's name`},
 		{"parquet: samples/retail", "parquet: gs://x/y", `job.yaml:6: source.segments.parquet: found a gs:// URL`},
-		{"naming: kafka-connect", "naming: aiven", `job.yaml:6: source.segments.naming: "aiven" is not built yet; expected kafka-connect`},
+		{"naming: kafka-connect", "naming: flink", `job.yaml:6: source.segments.naming: "flink" is not built yet; expected kafka-connect, aiven, lenses, spark, redpanda or plain`},
+		{"naming: kafka-connect", "naming: s3", `job.yaml:6: source.segments.naming: found "s3", expected kafka-connect, aiven`},
+		{"naming: kafka-connect", "naming: aiven, columns: {offset: timestamp}", `job.yaml:6: source.segments.columns: partition, offset and time must be three columns`},
 		{"naming: kafka-connect", "columns: {offset: kafka_partition}", `job.yaml:6: source.segments.columns: partition, offset and time must be three columns`},
 		{"value: json", "value: avro", `job.yaml:7: source.tail.value: Avro needs the schema that values were written with: name the schema registry`},
 		{"value: json", "value: protobuf", `job.yaml:7: source.tail.value: "protobuf" is not built yet`},
@@ -132,7 +134,7 @@ func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
 		{"ahead: 2h", "columns: {price: {scale: 19}}", `job.yaml:8: source.event.columns.price.scale: found 19, expected at most 18 digits`},
 		{"ahead: 2h", "columns: {price: {scale: 2, zone: UTC}}", `job.yaml:8: source.event.columns.price: scale is for decimals`},
 		{"ahead: 2h", "columns: {at: {zone: Mars}}", `job.yaml:8: source.event.columns.at.zone: unknown zone "Mars"`},
-		{"ahead: 2h", "columns: {at: {unit: m}}", `job.yaml:8: source.event.columns.at.unit: found "m", expected s or ms or us or ns`},
+		{"ahead: 2h", "columns: {at: {unit: m}}", `job.yaml:8: source.event.columns.at.unit: found "m", expected s, ms, us or ns`},
 		{"ahead: 2h", "columns: {a: {aliases: [x]}, b: {aliases: [x]}}", `job.yaml:8: source.event.columns.b.aliases[0]: the name x is already that of the column a`},
 		{"ahead: 2h", "columns: {a: {aliases: b}, b: {aliases: x}}", `job.yaml:8: source.event.columns.a.aliases: the name b is already that of the column b`},
 		{"ahead: 2h", "upcast: {below: 2}", `job.yaml:8: source.event.upcast: found keys and values, expected a list with at least one entry`},
@@ -376,4 +378,21 @@ func FuzzDuration(f *testing.F) {
 			t.Fatalf("%q is %d, written %s, read as %d, %v", s, int64(d), d, int64(back), err)
 		}
 	})
+}
+
+func TestNamingsHaveTheirExportersColumns(t *testing.T) {
+	for naming, want := range map[Naming]KafkaColumns{
+		KafkaConnect: {"kafka_partition", "kafka_offset", "kafka_timestamp"}, PlainFolder: {"kafka_partition", "kafka_offset", "kafka_timestamp"},
+		Aiven: {"partition", "offset", "timestamp"}, Spark: {"partition", "offset", "timestamp"},
+		Lenses: {"metadata.partition", "metadata.offset", "metadata.timestamp"}, Redpanda: {"redpanda.partition", "redpanda.offset", "redpanda.timestamp"},
+	} {
+		s, err := Parse("job.yaml", []byte(strings.Replace(retail, "naming: kafka-connect", "naming: "+string(naming), 1)))
+		if err != nil || s.Source.Segments.Naming != naming || s.Source.Segments.Columns != want {
+			t.Errorf("%s: %+v, %v", naming, s, err)
+		}
+		s, err = Parse("job.yaml", []byte(strings.Replace(retail, "naming: kafka-connect", "columns: {offset: o}, naming: "+string(naming), 1)))
+		if want.Offset = "o"; err != nil || s.Source.Segments.Columns != want {
+			t.Errorf("%s: %+v, %v", naming, s, err)
+		}
+	}
 }

@@ -323,9 +323,9 @@ func (d *decoder) value(n ast.Node, path string, at int, k key) *value {
 		}
 		if len(k.enum) > 0 && !slices.Contains(k.enum, v.text) {
 			if slices.Contains(k.later, v.text) {
-				d.fail(v.line, path, "%q is not built yet; expected %s", v.text, strings.Join(k.enum, " or "))
+				d.fail(v.line, path, "%q is not built yet; expected %s", v.text, oneOf(k.enum))
 			} else {
-				d.fail(v.line, path, "found %q, expected %s", v.text, strings.Join(k.enum, " or "))
+				d.fail(v.line, path, "found %q, expected %s", v.text, oneOf(k.enum))
 			}
 			return nil
 		}
@@ -404,4 +404,13 @@ func lowerFirst(s string) string {
 		return strings.ToLower(s[:1]) + s[1:]
 	}
 	return s
+}
+
+// oneOf writes choices as "a, b or c".
+func oneOf(choices []string) string {
+	last := len(choices) - 1
+	if last < 1 {
+		return strings.Join(choices, "")
+	}
+	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }
