@@ -14,6 +14,7 @@ const (
 	named                    // a mapping of names that the user chooses to mappings
 	pairs                    // a mapping of names that the user chooses to single values
 	list                     // a list of mappings
+	secret                   // the name of a variable that has it
 	unbuilt                  // known, but not built yet: refused by name
 )
 
@@ -72,7 +73,7 @@ func sourceKeys() []key {
 			{name: "tiered", kind: unbuilt, doc: "Kafka's own tiered segments"},
 			{name: "iceberg", kind: unbuilt, doc: "Iceberg tables"},
 		}},
-		{name: "tail", kind: mapping, doc: "Where the offsets past the last segment are read; without it the segments are all there is.", keys: []key{
+		{name: "tail", kind: mapping, doc: "Where the offsets past the last segment are read; without it the segments are all there is.", keys: append([]key{
 			{
 				name: "brokers", kind: texts, required: true,
 				doc: "Addresses, in a list or separated by commas; $NAMES of the environment are expanded. Samples: embedded:PATH.",
@@ -81,9 +82,7 @@ func sourceKeys() []key {
 				name: "value", kind: text, enum: []string{string(JSON), string(Avro)}, later: []string{"protobuf"},
 				doc: "How the records' values are encoded: json (an object) or avro (a record). Default: json.",
 			},
-			{name: "tls", kind: unbuilt, doc: "encrypted connections to brokers"},
-			{name: "sasl", kind: unbuilt, doc: "authentication to brokers"},
-		}},
+		}, accessKeys()...)},
 		{name: "event", kind: mapping, required: true, doc: "What identifies and dates an event.", keys: []key{
 			{name: "id", kind: text, doc: "The column that identifies an event; a second one with the same id is a duplicate."},
 			{name: "time", kind: text, required: true, doc: "The column that says when it happened."},

@@ -93,6 +93,7 @@ func (d *decoder) source(o *object) Source {
 		if v := tail.get("brokers"); v != nil {
 			s.Tail.Brokers = d.brokers(v)
 		}
+		d.access(tail, s.Tail)
 	}
 	if event := o.child("event"); event != nil {
 		s.Event = d.event(event)

@@ -75,6 +75,9 @@ type Tail struct {
 	Brokers []string `json:"brokers"`
 	// Value is how the records' values are encoded.
 	Value ValueFormat `json:"value"`
+	// TLS and SASL are nil where brokers ask for nothing.
+	TLS  *TLS  `json:"tls,omitempty"`
+	SASL *SASL `json:"sasl,omitempty"`
 }
 
 // ValueFormat is the encoding of a record's value.

@@ -151,7 +151,12 @@ func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
 			"ahead: 2h", "upcast: [{by: v, below: 2, rename: {a: b}}, {by: w, below: 3, rename: {b: c}}]",
 			`job.yaml:8: source.event.upcast[1].by: found w, but an upcast before it goes by v`,
 		},
-		{"value: json", "sasl: x", `job.yaml:7: source.tail.sasl: not built yet`},
+		{"value: json", "sasl: x", `job.yaml:7: source.tail.sasl: found the text "x", expected the keys mechanism, username, password`},
+		{"value: json", "sasl: {mechanism: kerberos}", `job.yaml:7: source.tail.sasl.mechanism: found "kerberos", expected plain, scram-sha-256`},
+		{"value: json", "sasl: {mechanism: plain, username: u}", `job.yaml:7: source.tail.sasl: plain needs username and password`},
+		{"value: json", "sasl: {mechanism: aws-msk-iam, username: u}, tls: {}", `job.yaml:7: source.tail.sasl: aws-msk-iam takes the AWS credentials`},
+		{"value: json", "sasl: {mechanism: aws-msk-iam}", `job.yaml:7: source.tail.sasl: aws-msk-iam needs encryption`},
+		{"value: json", "tls: {cert: a.pem}", `job.yaml:7: source.tail.tls: cert and key belong together`},
 		{`"embedded:samples/retail/tail.jsonl.zst"`, `"embedded:x, b:9092"`, `job.yaml:7: source.tail.brokers: an embedded broker stands alone`},
 		{`"embedded:samples/retail/tail.jsonl.zst"`, `"b:9092,,c:9092"`, `job.yaml:7: source.tail.brokers: found "b:9092,,c:9092": an address between commas is empty`},
 		{`"embedded:samples/retail/tail.jsonl.zst"`, `[]`, `job.yaml:7: source.tail.brokers: found a list, expected a text, or a list with at least one`},
@@ -394,5 +399,42 @@ func TestNamingsHaveTheirExportersColumns(t *testing.T) {
 		if want.Offset = "o"; err != nil || s.Source.Segments.Columns != want {
 			t.Errorf("%s: %+v, %v", naming, s, err)
 		}
+	}
+}
+
+// A password in job.yaml is refused, in whatever form, and no error repeats it. What is accepted is a name, and it is all that a run stores.
+func TestSecretsStandInTheEnvironment(t *testing.T) {
+	const hunter = "hunter2"
+	with := func(password string) (*Spec, error) {
+		sasl := "value: json, tls: {ca: certs/ca.pem, server-name: kafka}, sasl: {mechanism: scram-sha-512, username: $KAFKA_USER, password: " + password + "}"
+		return Parse("job.yaml", []byte(strings.Replace(retail, "value: json", sasl, 1)))
+	}
+	for _, literal := range []string{hunter, `"` + hunter + `"`, "$KAFKA_" + hunter + "$", "'x${KAFKA}" + hunter + "'", "[" + hunter + "]", "{a: " + hunter + "}", "12345", "'${KAFKA-" + hunter + "}'", "$1" + hunter} {
+		_, err := with(literal)
+		if err == nil || !strings.Contains(err.Error(), "job.yaml:7: source.tail.sasl.password: ") || strings.Contains(err.Error(), hunter) || strings.Contains(err.Error(), "12345") {
+			t.Errorf("the password %s: %v", literal, err)
+		}
+	}
+	for _, name := range []string{"$KAFKA_PASSWORD", `"${KAFKA_PASSWORD}"`, `"$KAFKA_PASSWORD"`} {
+		s, err := with(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		tail := s.Source.Tail
+		if *tail.TLS != (TLS{CA: "certs/ca.pem", ServerName: "kafka"}) || *tail.SASL != (SASL{ScramSHA512, "$KAFKA_USER", strings.Trim(name, `"`)}) {
+			t.Errorf("%s: %+v, %+v", name, tail.TLS, tail.SASL)
+		}
+	}
+	s, err := Parse("job.yaml", []byte(strings.Replace(retail, "value: json", "tls: {}", 1)))
+	if err != nil || s.Source.Tail.TLS == nil || s.Source.Tail.SASL != nil {
+		t.Errorf("tls: {}: %+v, %v", s, err)
+	}
+	lookup := func(name string) (string, bool) { return "v", name == "A" }
+	if got, err := Expand("${A}/$A", lookup); got != "v/v" || err != nil {
+		t.Errorf("expanded to %q, %v", got, err)
+	}
+	if _, err := Expand("$A/$B", lookup); err == nil || !strings.Contains(err.Error(), "has no B") {
+		t.Errorf("a variable that is not set: %v", err)
 	}
 }

@@ -309,6 +309,14 @@ func (d *decoder) value(n ast.Node, path string, at int, k key) *value {
 			d.fail(v.line, path, "%v", err)
 			return nil
 		}
+	case secret:
+		s, ok := n.(*ast.StringNode)
+		if !ok || !variable.MatchString(s.Value) { // what was found is not repeated: it may be the secret
+			d.fail(v.line, path, "found something else than the name of a variable: secrets do not stand in a job.yaml, but in the environment; "+
+				"write $KAFKA_%s, or however the variable is called", strings.ToUpper(k.name))
+			return nil
+		}
+		v.text = s.Value
 	default:
 		switch n := n.(type) {
 		case *ast.StringNode:
