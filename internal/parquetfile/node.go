@@ -34,7 +34,7 @@ type smallType struct{ parquet.Type }
 
 func (t smallType) EstimateNumValues(n int) int { return t.Type.EstimateNumValues(min(n, 4<<10)) }
 
-func columnNode(f record.Field, enc Encoding, millis bool) parquet.Node {
+func columnNode(f record.Field, enc Encoding, millis, binary bool) parquet.Node {
 	var n parquet.Node
 	switch f.Kind {
 	case record.Bool:
@@ -45,6 +45,9 @@ func columnNode(f record.Field, enc Encoding, millis bool) parquet.Node {
 		n = parquet.Leaf(parquet.DoubleType)
 	case record.String:
 		n = parquet.String()
+		if binary {
+			n = parquet.Leaf(parquet.ByteArrayType)
+		}
 	case record.Timestamp:
 		n = parquet.Timestamp(parquet.Microsecond)
 		if millis {

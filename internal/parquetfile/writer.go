@@ -37,6 +37,8 @@ type WriterOptions struct {
 	Encodings map[string]Encoding
 	// Millis names the Timestamp columns that are stored in milliseconds. A value that is no whole millisecond is then an error.
 	Millis []string
+	// Binary names the String columns that are any bytes: the file does not call them text.
+	Binary []string
 	// KeyValue is metadata for the footer.
 	KeyValue map[string]string
 }
@@ -89,7 +91,7 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	for i, f := range schema {
 		c := columnWriter{name: f.Name, width: valueWidth(f), millis: slices.Contains(opts.Millis, f.Name)}
 		out.columns = append(out.columns, c)
-		root.fields = append(root.fields, &fieldNode{Node: parquet.FieldID(columnNode(f, opts.Encodings[f.Name], c.millis), i+1), name: f.Name})
+		root.fields = append(root.fields, &fieldNode{Node: parquet.FieldID(columnNode(f, opts.Encodings[f.Name], c.millis, slices.Contains(opts.Binary, f.Name)), i+1), name: f.Name})
 	}
 	config := []parquet.WriterOption{
 		parquet.NewSchema("schema", root),
@@ -147,6 +149,11 @@ func checkOptions(schema record.Schema, opts WriterOptions) error {
 	for _, name := range opts.Millis {
 		if seen[name] != record.Timestamp {
 			return fmt.Errorf("milliseconds for %q, which is no timestamp column", name)
+		}
+	}
+	for _, name := range opts.Binary {
+		if seen[name] != record.String {
+			return fmt.Errorf("any bytes for %q, which is no string column", name)
 		}
 	}
 	return nil

@@ -141,6 +141,30 @@ func TestWriterBytesDoNotDependOnBatches(t *testing.T) {
 	}
 }
 
+// A column of any bytes is not called text, and is read back as it was.
+func TestWriterOfBytes(t *testing.T) {
+	schema := record.Schema{{Name: "key", Kind: record.String, Nullable: true}}
+	b := record.Batch{Len: 1, Columns: []record.Column{{Kind: record.String}}}
+	b.Columns[0].Strings.Append([]byte("\xff\x00"))
+	data := writeFile(t, schema, WriterOptions{Binary: []string{"key"}}, &b)
+	f, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := f.Metadata().Schema[1]; e.LogicalType.String() != "" || e.ConvertedType.Valid {
+		t.Errorf("the column is annotated: %v", e)
+	}
+	own, err := Open(bytes.NewReader(data), int64(len(data)), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := own.Read(ReadOptions{Columns: []string{"key"}})
+	got, err := in.Next()
+	if err != nil || string(got.Columns[0].Strings.At(0)) != "\xff\x00" {
+		t.Errorf("read %v, %v", got, err)
+	}
+}
+
 // What another reader makes of our files.
 func TestWriterFooter(t *testing.T) {
 	schema := allKinds()
@@ -191,6 +215,7 @@ func TestWriterRefuses(t *testing.T) {
 		"repeated name":        {record.Schema{{Name: "a", Kind: record.Int64}, {Name: "a", Kind: record.Bool}}, WriterOptions{}},
 		"unknown kind":         {record.Schema{{Name: "a"}}, WriterOptions{}},
 		"encoding of nothing":  {one, WriterOptions{Encodings: map[string]Encoding{"b": Plain}}},
+		"bytes of an integer":  {one, WriterOptions{Binary: []string{"a"}}},
 		"millis of an integer": {one, WriterOptions{Millis: []string{"a"}}},
 		"delta of floats":      {record.Schema{{Name: "a", Kind: record.Float64}}, WriterOptions{Encodings: map[string]Encoding{"a": Delta}}},
 	} {
