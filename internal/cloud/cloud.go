@@ -16,6 +16,7 @@ import (
 
 	"hindcast/internal/blob/openblob"
 	"hindcast/internal/job"
+	"hindcast/internal/source/brokers"
 	"hindcast/internal/spec"
 	"hindcast/internal/step"
 )
@@ -61,21 +62,25 @@ func environment(ctx context.Context, jobs []job.Job, getenv func(string) (strin
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	return &step.Env{
+	env := &step.Env{
 		Jobs:      jobs,
 		Workspace: store,
 		Open:      openblob.Open,
 		Datasets:  workspace + "/datasets",
 		Root:      root,
-		Brokers: func(_ context.Context, tail *spec.Tail, _ string) ([]string, error) {
-			addrs, err := tail.Addrs(getenv)
-			if err == nil && strings.HasPrefix(addrs[0], "embedded:") {
-				err = fmt.Errorf("brokers %s: only samples and tests on one machine have an embedded broker", addrs[0])
-			}
-			return addrs, err
-		},
-		Program: Program,
-		Now:     time.Now,
-		LapEnd:  lapEnd,
-	}, nil
+		Program:   Program,
+		Now:       time.Now,
+		LapEnd:    lapEnd,
+	}
+	env.Brokers = func(_ context.Context, tail *spec.Tail, _ string) (brokers.Access, error) {
+		addrs, err := tail.Addrs(getenv)
+		if err == nil && strings.HasPrefix(addrs[0], "embedded:") {
+			err = fmt.Errorf("brokers %s: only samples and tests on one machine have an embedded broker", addrs[0])
+		}
+		if err != nil {
+			return brokers.Access{}, err
+		}
+		return brokers.Resolve(tail, addrs, getenv, env.Locate)
+	}
+	return env, nil
 }

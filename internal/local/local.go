@@ -20,6 +20,7 @@ import (
 	"hindcast/internal/blob/fileblob"
 	"hindcast/internal/blob/openblob"
 	"hindcast/internal/job"
+	"hindcast/internal/source/brokers"
 	"hindcast/internal/source/embedded"
 	"hindcast/internal/spec"
 	"hindcast/internal/step"
@@ -81,7 +82,7 @@ func Open(dir string, opts Options) (*Workspace, error) {
 		Open:      w.open,
 		Datasets:  filepath.Join(dir, "datasets"),
 		Root:      opts.Root,
-		Brokers:   w.addrs,
+		Brokers:   w.access,
 		Program:   program,
 		Now:       opts.Now,
 		Progress:  func(_, shard string, rows int64) { w.update(Update{Shard: shard, Rows: rows}) },
@@ -118,29 +119,29 @@ func (w *Workspace) open(ctx context.Context, location string) (blob.Store, erro
 	return w.wrap(s), nil
 }
 
-// addrs resolves a job's brokers. An embedded broker is started once and lives as long as the workspace is open.
-func (w *Workspace) addrs(ctx context.Context, tail *spec.Tail, topic string) ([]string, error) {
+// access resolves a job's brokers. An embedded broker is started once and lives as long as the workspace is open.
+func (w *Workspace) access(ctx context.Context, tail *spec.Tail, topic string) (brokers.Access, error) {
 	addrs, err := tail.Addrs(os.LookupEnv)
 	if err != nil {
-		return nil, err
+		return brokers.Access{}, err
 	}
 	file, ok := strings.CutPrefix(addrs[0], spec.Embedded)
 	if !ok {
-		return addrs, nil
+		return brokers.Resolve(tail, addrs, os.LookupEnv, w.Env.Locate)
 	}
 	if below, err := filepath.Rel(filepath.Join(w.opts.Root, "samples"), w.Env.Locate(file)); !w.opts.Embedded && (err != nil || !filepath.IsLocal(below)) {
-		return nil, fmt.Errorf("source.tail.brokers: only samples have an embedded broker, and %s is not below samples/: name the brokers' addresses", file)
+		return brokers.Access{}, fmt.Errorf("source.tail.brokers: only samples have an embedded broker, and %s is not below samples/: name the brokers' addresses", file)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.brokers[file]
 	if b == nil {
 		if b, err = embedded.Start(ctx, w.Env.Locate(file), topic); err != nil {
-			return nil, err
+			return brokers.Access{}, err
 		}
 		w.brokers[file] = b
 	}
-	return b.Addrs(), nil
+	return brokers.At(b.Addrs()...), nil
 }
 
 func findRoot() string {

@@ -68,6 +68,9 @@ func (d *decoder) access(o *object, t *Tail) {
 		}
 	}
 	sasl := o.child("sasl")
+	if len(t.Brokers) == 1 && strings.HasPrefix(t.Brokers[0], Embedded) && (o.has("tls") || sasl != nil) {
+		d.fail(o.line, o.path, "an embedded broker asks for neither tls nor sasl: take them out")
+	}
 	if sasl == nil {
 		return
 	}

@@ -156,6 +156,7 @@ func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
 		{"value: json", "sasl: {mechanism: plain, username: u}", `job.yaml:7: source.tail.sasl: plain needs username and password`},
 		{"value: json", "sasl: {mechanism: aws-msk-iam, username: u}, tls: {}", `job.yaml:7: source.tail.sasl: aws-msk-iam takes the AWS credentials`},
 		{"value: json", "sasl: {mechanism: aws-msk-iam}", `job.yaml:7: source.tail.sasl: aws-msk-iam needs encryption`},
+		{"value: json", "tls: {}", `job.yaml:7: source.tail: an embedded broker asks for neither tls nor sasl: take them out`},
 		{"value: json", "tls: {cert: a.pem}", `job.yaml:7: source.tail.tls: cert and key belong together`},
 		{`"embedded:samples/retail/tail.jsonl.zst"`, `"embedded:x, b:9092"`, `job.yaml:7: source.tail.brokers: an embedded broker stands alone`},
 		{`"embedded:samples/retail/tail.jsonl.zst"`, `"b:9092,,c:9092"`, `job.yaml:7: source.tail.brokers: found "b:9092,,c:9092": an address between commas is empty`},
@@ -405,6 +406,7 @@ func TestNamingsHaveTheirExportersColumns(t *testing.T) {
 // A password in job.yaml is refused, in whatever form, and no error repeats it. What is accepted is a name, and it is all that a run stores.
 func TestSecretsStandInTheEnvironment(t *testing.T) {
 	const hunter = "hunter2"
+	retail := strings.Replace(retail, "embedded:samples/retail/tail.jsonl.zst", "b:9092", 1)
 	with := func(password string) (*Spec, error) {
 		sasl := "value: json, tls: {ca: certs/ca.pem, server-name: kafka}, sasl: {mechanism: scram-sha-512, username: $KAFKA_USER, password: " + password + "}"
 		return Parse("job.yaml", []byte(strings.Replace(retail, "value: json", sasl, 1)))

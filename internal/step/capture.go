@@ -62,7 +62,7 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 	if err != nil {
 		return captured{}, err
 	}
-	addrs, err := e.Brokers(ctx, r.Spec.Source.Tail, r.Spec.Source.Topic)
+	access, err := e.Brokers(ctx, r.Spec.Source.Tail, r.Spec.Source.Topic)
 	if err != nil {
 		return captured{}, err
 	}
@@ -73,7 +73,7 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 		}
 		for _, rng := range tp.Tail {
 			segments, err := tailsrc.Capture(ctx, tailsrc.CaptureOptions{
-				Brokers: addrs, Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, From: rng.First, To: rng.Next,
+				Brokers: access, Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, From: rng.First, To: rng.Next,
 				Schema: columns, EventTime: r.Spec.Source.Event.Time, Value: r.Spec.Source.Tail.Value,
 				Store: e.runStore(in.Run), Prefix: "captured",
 			})

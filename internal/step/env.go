@@ -35,6 +35,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
+	"hindcast/internal/source/brokers"
 	"hindcast/internal/spec"
 )
 
@@ -66,8 +67,8 @@ type Env struct {
 	Datasets string
 	// Root is the folder that relative locations start from.
 	Root string
-	// Brokers resolves the spec's brokers to addresses.
-	Brokers func(ctx context.Context, tail *spec.Tail, topic string) ([]string, error)
+	// Brokers resolves how the spec's brokers are reached.
+	Brokers func(ctx context.Context, tail *spec.Tail, topic string) (brokers.Access, error)
 	// Program is the digest of the program that runs: engine and jobs.
 	Program string
 	Now     func() time.Time

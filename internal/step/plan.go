@@ -177,11 +177,11 @@ func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Invento
 	if src.Tail == nil {
 		return inv, nil
 	}
-	addrs, err := e.Brokers(ctx, src.Tail, src.Topic)
+	access, err := e.Brokers(ctx, src.Tail, src.Topic)
 	if err != nil {
 		return plan.Inventory{}, err
 	}
-	pinned, err := tailsrc.Pin(ctx, addrs, src.Topic, tailsrc.PinOptions{})
+	pinned, err := tailsrc.Pin(ctx, access, src.Topic, tailsrc.PinOptions{})
 	if err != nil {
 		return plan.Inventory{}, refusedUnlessTransient(err)
 	}

@@ -16,12 +16,13 @@ import (
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source"
+	"hindcast/internal/source/brokers"
 	"hindcast/internal/spec"
 )
 
 // CaptureOptions say what to capture, and where to. Those that say "0 means" may be left out.
 type CaptureOptions struct {
-	Brokers   []string
+	Brokers   brokers.Access
 	Topic     string
 	TopicID   string // as pinned; empty where the brokers have none
 	Partition int32
@@ -71,7 +72,7 @@ func Capture(ctx context.Context, opts CaptureOptions) ([]plan.Segment, error) {
 		err = c.run(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("capture %s, partition %d, offsets %d-%d: %w", opts.Topic, opts.Partition, opts.From, opts.To, err)
+		return nil, fmt.Errorf("capture %s, partition %d, offsets %d-%d: %w", opts.Topic, opts.Partition, opts.From, opts.To, opts.Brokers.Explain(err))
 	}
 	return c.segments, nil
 }
@@ -118,7 +119,7 @@ func (c *capture) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cl, err := connect(c.Brokers)
+	cl, err := c.Brokers.Client()
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"hindcast/internal/blob"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/source/brokers"
 )
 
 func TestCaptureIsBounded(t *testing.T) {
@@ -128,7 +129,7 @@ func TestCaptureTransactions(t *testing.T) {
 	transact(t, cl, kgo.TryAbort, 12)       // 7-8
 	transact(t, cl, kgo.TryCommit, 20, 21)  // 9-11
 	transact(t, cl, kgo.TryAbort, 30)       // 12-13
-	pinned, err := Pin(timeout(t), c.ListenAddrs(), topicName, PinOptions{})
+	pinned, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestPinWaitsForOpenTransactions(t *testing.T) {
 	}
 	send(t, cl, 2)
 	send(t, producer(t, c), 3) // decided, but behind what is not
-	_, err := Pin(timeout(t), c.ListenAddrs(), topicName, PinOptions{Patience: 100 * time.Millisecond})
+	_, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{Patience: 100 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "partition 0: a transaction at offset 2") || !strings.Contains(err.Error(), "since offset 2") {
 		t.Errorf("with a transaction open: %v", err)
 	}
@@ -184,7 +185,7 @@ func TestPinWaitsForOpenTransactions(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		done <- cl.EndTransaction(t.Context(), kgo.TryCommit)
 	}()
-	pinned, err := Pin(timeout(t), c.ListenAddrs(), topicName, PinOptions{})
+	pinned, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestPin(t *testing.T) {
 	if err := c.DeleteRecords(topicName, 0, 4); err != nil {
 		t.Fatal(err)
 	}
-	pinned, err := Pin(timeout(t), c.ListenAddrs(), topicName, PinOptions{})
+	pinned, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,13 +212,13 @@ func TestPin(t *testing.T) {
 	if !slices.Equal(pinned.Tails, want) || pinned.TopicID != idText(c.TopicInfo(topicName).TopicID) || len(pinned.TopicID) != 22 {
 		t.Errorf("pinned %+v, want %+v", pinned, want)
 	}
-	if _, err := Pin(timeout(t), c.ListenAddrs(), "ordres", PinOptions{}); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+	if _, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), "ordres", PinOptions{}); !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("a topic that does not exist: %v", err)
 	}
 	if c.TopicInfo("ordres") != nil {
 		t.Error("asking for a topic has created it")
 	}
-	if _, err := Pin(timeout(t), nil, topicName, PinOptions{}); err == nil {
+	if _, err := Pin(timeout(t), brokers.Access{}, topicName, PinOptions{}); err == nil {
 		t.Error("no brokers: pinned")
 	}
 }
@@ -425,9 +426,9 @@ func TestCaptureRefuses(t *testing.T) {
 		},
 		"a column twice":                   func(o *CaptureOptions) { o.Schema = append(o.Schema[:2:2], o.Schema[0]) },
 		"a negative rate":                  func(o *CaptureOptions) { o.RecordsPerSecond = -1 },
-		"no brokers":                       func(o *CaptureOptions) { o.Brokers = nil },
+		"no brokers":                       func(o *CaptureOptions) { o.Brokers = brokers.Access{} },
 		"a partition that does not exist":  func(o *CaptureOptions) { o.Partition = 2 },
-		"brokers that nobody listens for":  func(o *CaptureOptions) { o.Brokers = []string{"127.0.0.1:1"} },
+		"brokers that nobody listens for":  func(o *CaptureOptions) { o.Brokers = brokers.At("127.0.0.1:1") },
 		"a topic that is no longer pinned": func(o *CaptureOptions) { o.TopicID = "AAAAAAAAAAAAAAAAAAAAAA" },
 	} {
 		opts := options(c, newStore(), 0, 1)

@@ -20,6 +20,7 @@ import (
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/source/brokers"
 	"hindcast/internal/spec"
 )
 
@@ -89,7 +90,7 @@ func count(from, to int) []int {
 // options capture all of partition 0.
 func options(c *kfake.Cluster, store blob.Store, from, to int64) CaptureOptions {
 	return CaptureOptions{
-		Brokers: c.ListenAddrs(), Topic: topicName, TopicID: idText(c.TopicInfo(topicName).TopicID), From: from, To: to,
+		Brokers: brokers.At(c.ListenAddrs()...), Topic: topicName, TopicID: idText(c.TopicInfo(topicName).TopicID), From: from, To: to,
 		Schema:    record.Schema{{Name: "n", Kind: record.Int64}, {Name: "at", Kind: record.Timestamp}},
 		EventTime: "at", Value: spec.JSON, Store: store, Prefix: "runs/r1/tail", Patience: 300 * time.Millisecond,
 	}

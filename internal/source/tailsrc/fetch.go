@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"hindcast/internal/source/brokers"
 	"hindcast/internal/source/logbatch"
 )
 
@@ -69,7 +70,7 @@ func (f *fetcher) next(ctx context.Context) ([]*kgo.Record, error) {
 		case time.Since(began) > f.patience:
 			return nil, fmt.Errorf("no progress at offset %d for %v: %w", f.pos, f.patience, err)
 		}
-		if err := sleep(ctx, backoff(n)); err != nil {
+		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
 			return nil, err
 		}
 		if err := f.open(ctx, idText(f.id)); errors.Is(err, ErrChanged) {

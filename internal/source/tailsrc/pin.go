@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hindcast/internal/plan"
+	"hindcast/internal/source/brokers"
 )
 
 // PinOptions are what may be set of [Pin]. The zero value works.
@@ -31,16 +32,16 @@ type Pinned struct {
 // read: the high watermark of now. It returns when everything before that is
 // decided, so that a transaction that is open now leaves no hole; one that stays
 // open is an error that names its producer.
-func Pin(ctx context.Context, brokers []string, topicName string, opts PinOptions) (Pinned, error) {
-	pinned, err := pin(ctx, brokers, topicName, cmp.Or(opts.Patience, DefaultPatience))
+func Pin(ctx context.Context, at brokers.Access, topicName string, opts PinOptions) (Pinned, error) {
+	pinned, err := pin(ctx, at, topicName, cmp.Or(opts.Patience, DefaultPatience))
 	if err != nil {
-		return Pinned{}, fmt.Errorf("pin the tail: %w", err)
+		return Pinned{}, fmt.Errorf("pin the tail: %w", at.Explain(err))
 	}
 	return pinned, nil
 }
 
-func pin(ctx context.Context, brokers []string, name string, patience time.Duration) (Pinned, error) {
-	cl, err := connect(brokers)
+func pin(ctx context.Context, at brokers.Access, name string, patience time.Duration) (Pinned, error) {
+	cl, err := at.Client()
 	if err != nil {
 		return Pinned{}, err
 	}
@@ -67,7 +68,7 @@ func pin(ctx context.Context, brokers []string, name string, patience time.Durat
 			return Pinned{}, fmt.Errorf("topic %s, partition %d: a transaction at offset %d has been open for more than %v%s: end it, then plan again",
 				name, open, stable[open].End, patience, producers(ctx, cl, name, int32(open)))
 		}
-		if err := sleep(ctx, backoff(n)); err != nil {
+		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
 			return Pinned{}, err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"hindcast/internal/record"
 	"hindcast/internal/sample"
 	"hindcast/internal/source"
+	"hindcast/internal/source/brokers"
 	"hindcast/internal/source/embedded"
 	"hindcast/internal/spec"
 	"hindcast/internal/testenv"
@@ -32,7 +33,7 @@ func TestRetailTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer broker.Close()
-	pinned, err := Pin(timeout(t), broker.Addrs(), sample.Topic, PinOptions{})
+	pinned, err := Pin(timeout(t), brokers.At(broker.Addrs()...), sample.Topic, PinOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestRetailTail(t *testing.T) {
 	var segments []plan.Segment
 	for _, tail := range pinned.Tails {
 		part, err := Capture(timeout(t), CaptureOptions{
-			Brokers: broker.Addrs(), Topic: sample.Topic, TopicID: pinned.TopicID, Partition: tail.Partition, From: tail.Start, To: tail.End,
+			Brokers: brokers.At(broker.Addrs()...), Topic: sample.Topic, TopicID: pinned.TopicID, Partition: tail.Partition, From: tail.Start, To: tail.End,
 			Schema: event, EventTime: "occurred_at", Value: spec.JSON, Store: store, Prefix: "tail",
 		})
 		if err != nil {

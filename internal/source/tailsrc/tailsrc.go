@@ -14,7 +14,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,32 +27,6 @@ var ErrChanged = errors.New("the topic has changed since it was pinned")
 // DefaultPatience is how long brokers may fail, or give nothing, before that is an error. Brokers that fetch
 // old records from tiered storage, or that elect leaders, take their time.
 const DefaultPatience = 2 * time.Minute
-
-// connect returns a client for requests. It dials when the first is made; the caller closes it.
-func connect(brokers []string) (*kgo.Client, error) {
-	if len(brokers) == 0 {
-		return nil, errors.New("no broker address")
-	}
-	cl, err := kgo.NewClient(
-		kgo.SeedBrokers(brokers...),
-		kgo.ClientID("hindcast"),
-		kgo.DialTimeout(5*time.Second),
-		kgo.RetryTimeout(10*time.Second), // of one request; Patience is for the whole
-		kgo.RequestTimeoutOverhead(time.Minute),
-		kgo.RetryBackoffFn(backoff),
-		kgo.DisableClientMetrics(), // nothing is sent to the brokers but questions
-	)
-	if err != nil {
-		return nil, fmt.Errorf("brokers %s: %w", strings.Join(brokers, ", "), err)
-	}
-	return cl, nil
-}
-
-// backoff is how long to wait after n failures in a row.
-func backoff(n int) time.Duration {
-	const least, most = 50 * time.Millisecond, 2 * time.Second
-	return min(most, least<<min(n, 10))
-}
 
 // topic is what the brokers say of the topic.
 type topic struct {
@@ -104,15 +77,4 @@ func idText(id [16]byte) string {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(id[:])
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
