@@ -23,17 +23,21 @@ const batchRecords = 500
 
 func writeState(dir, topic string, id [16]byte, logs []partitionLog) error {
 	type topicState struct {
-		Name       string `json:"name"`
-		ID         string `json:"id"`
-		Partitions int    `json:"partitions"`
-		Replicas   int    `json:"replicas"`
+		Name       string            `json:"name"`
+		ID         string            `json:"id"`
+		Partitions int               `json:"partitions"`
+		Replicas   int               `json:"replicas"`
+		Configs    map[string]string `json:"configs"`
 	}
 	err := writeJSON(filepath.Join(dir, "meta.json"), map[string]any{"version": 1, "cluster_id": "hindcast-embedded"})
 	if err != nil {
 		return err
 	}
 	err = writeJSON(filepath.Join(dir, "topics.json"), map[string]any{"version": 1, "topics": []topicState{
-		{Name: topic, ID: base64.StdEncoding.EncodeToString(id[:]), Partitions: len(logs), Replicas: 1},
+		{
+			Name: topic, ID: base64.StdEncoding.EncodeToString(id[:]), Partitions: len(logs), Replicas: 1,
+			Configs: map[string]string{"retention.ms": "-1"}, // what the file has is never deleted, however old it is
+		},
 	}})
 	if err != nil {
 		return err
