@@ -98,6 +98,8 @@ type Tail struct {
 	Partition int32 `json:"partition"`
 	Start     int64 `json:"start"` // the log start: the first offset that can be read
 	End       int64 `json:"end"`   // pinned: one past the last offset that the run may read
+	// Epoch is the leader's when End was pinned: no record before End is of a later one. -1 where the brokers do not say.
+	Epoch int32 `json:"epoch,omitempty"`
 }
 
 // Listing is what a source found in object storage.
