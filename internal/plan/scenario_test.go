@@ -547,7 +547,7 @@ func TestStrayTimesOfWholeLogs(t *testing.T) {
 
 // TestSummaryCountsPartitionsThatAreKnown: the tail of a whole log adds partitions, but how many nobody knows before it is read.
 func TestSummaryCountsPartitionsThatAreKnown(t *testing.T) {
-	inv := Inventory{Topic: "t", Segments: []Segment{dense(0, 0, nov4)}, HasTail: true, Tails: []Tail{{0, 100, nov4 + 50}}, AsOf: mustInstant("2026-11-29T00:00:00Z")}
+	inv := Inventory{Topic: "t", Segments: []Segment{dense(0, 0, nov4)}, HasTail: true, Tails: []Tail{{Partition: 0, Start: 100, End: nov4 + 50}}, AsOf: mustInstant("2026-11-29T00:00:00Z")}
 	s := testSpec(0, 0, true, partition.Scheme{Unit: partition.Day, Column: "t", Zone: "UTC"}, partition.Scheme{Buckets: 16})
 	p, err := Build(s, nil, inv, Options{})
 	if err != nil {
