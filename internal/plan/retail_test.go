@@ -20,7 +20,7 @@ func TestEveryDayOfRetailIsRightOrRefused(t *testing.T) {
 	inv := Inventory{Topic: "t", HasTail: true, AsOf: mustInstant("2011-12-12T00:00:00Z")}
 	for p, records := range log {
 		exported := int64(sample.Exported(records))
-		inv.Tails = append(inv.Tails, Tail{int32(p), exported, int64(len(records))})
+		inv.Tails = append(inv.Tails, Tail{Partition: int32(p), Start: exported, End: int64(len(records))})
 		for first := int64(0); first < exported; first += 10_000 {
 			s := Segment{Key: fmt.Sprintf("%d+%d", p, first), ETag: "e", Partition: int32(p), First: first, Next: min(exported, first+10_000)}
 			s.Rows = s.Next - s.First

@@ -68,7 +68,7 @@ func TestScenarios(t *testing.T) {
 		return Inventory{Topic: "t", Segments: segs, AsOf: mustInstant("2011-12-01T00:00:00Z")}
 	}
 	tailed := func(inv Inventory, start, end int64) Inventory {
-		inv.HasTail, inv.Tails = true, []Tail{{0, start, end}}
+		inv.HasTail, inv.Tails = true, []Tail{{Partition: 0, Start: start, End: end}}
 		return inv
 	}
 	change := func(s Segment, f func(*Segment)) Segment { f(&s); return s }
@@ -395,7 +395,7 @@ func TestGoldenPlan(t *testing.T) {
 	late := dense(0, 1400, 1600)
 	late.RowGroups[0].EventTime, late.RowGroups[1].Timed = nil, false
 	inv := Inventory{
-		Topic: "t", TopicID: "AAAA", HasTail: true, Tails: []Tail{{1, 900, 1700}, {0, 1500, 1800}}, AsOf: mustInstant("2011-11-20T00:00:00Z"), Ignored: 2,
+		Topic: "t", TopicID: "AAAA", HasTail: true, Tails: []Tail{{Partition: 1, Start: 900, End: 1700}, {Partition: 0, Start: 1500, End: 1800}}, AsOf: mustInstant("2011-11-20T00:00:00Z"), Ignored: 2,
 		Segments: []Segment{late, dense(1, 0, 1000), dense(0, 0, 1450)},
 	}
 	s := testSpec(2*hour, hour, true, daily)
@@ -466,7 +466,7 @@ func TestDigestCoversWhatARunDependsOn(t *testing.T) {
 		"the code": func(_ *spec.Spec, _ *Inventory, o *Options) { o.Code = "d" },
 		"an ETag":  func(_ *spec.Spec, i *Inventory, _ *Options) { i.Segments[0].ETag = "other" },
 		"the end": func(_ *spec.Spec, i *Inventory, _ *Options) {
-			i.HasTail, i.Tails = true, []Tail{{0, 0, nov4}}
+			i.HasTail, i.Tails = true, []Tail{{Partition: 0, Start: 0, End: nov4}}
 		},
 	} {
 		if build(f) == base {
