@@ -251,7 +251,9 @@ func (g *gatherer) producers(ctx context.Context) error {
 					ids = append(ids, a.ProducerID)
 				}
 			}
-			slices.SortFunc(f.Open, func(a, b preflight.OpenTransaction) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Producer, b.Producer)) })
+			slices.SortFunc(f.Open, func(a, b preflight.OpenTransaction) int {
+				return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Producer, b.Producer))
+			})
 		}
 	}
 	if len(ids) > 0 {
@@ -326,12 +328,12 @@ func (g *gatherer) fetch(ctx context.Context, p int32, offset int64) ([]int64, e
 		return nil, err
 	}
 	req := kmsg.NewPtrFetchRequest()
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 1000, 1, 1 // a batch is sent whole
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 1000, 1, 1<<20
 	req.IsolationLevel, req.SessionEpoch = 1, -1
 	rt := kmsg.NewFetchRequestTopic()
 	rt.Topic, rt.TopicID = g.topic, id
 	rp := kmsg.NewFetchRequestTopicPartition()
-	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = p, offset, 1
+	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = p, offset, 1 // a batch is sent whole
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	kresp, err := g.cl.Broker(int(leader)).Request(ctx, req)
