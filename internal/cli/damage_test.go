@@ -410,7 +410,7 @@ func TestDamagedSegmentsAreNamed(t *testing.T) {
 		"another kind":    {func(*smallLog, []byte) []byte { return parquetOf(t, float, nil) }, []string{key, `column "amount"`, "float64 where the job reads int64", "export it again"}},
 		"a column less":   {func(*smallLog, []byte) []byte { return parquetOf(t, visitSchema()[:6], nil) }, []string{key, `column "amount"`, "no such column", "export it again"}},
 		"an event column": {func(*smallLog, []byte) []byte { return parquetOf(t, visitSchema()[:4], nil) }, []string{key, `column "at"`, "no such column"}},
-		"a Kafka column":  {func(*smallLog, []byte) []byte { return parquetOf(t, visitSchema()[2:], nil) }, []string{key, `column "kafka_partition"`, "no such column"}},
+		"a Kafka column":  {func(*smallLog, []byte) []byte { return parquetOf(t, visitSchema()[2:], nil) }, []string{key, "partition 1: no record with the offsets 12-24", `it has no column "kafka_offset"`}},
 		"gone": {func(*smallLog, []byte) []byte { return nil }, []string{
 			"partition 1: no record with the offsets 12-24", "visits+1+0000000000.zstd.parquet", "visits+1+0000000024.zstd.parquet", "bring back the missing segments",
 		}},

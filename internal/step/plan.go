@@ -173,7 +173,9 @@ func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Invento
 	if err != nil {
 		return plan.Inventory{}, refusedUnlessTransient(err)
 	}
-	inv := plan.Inventory{Topic: src.Topic, Segments: listing.Segments, Ignored: listing.Ignored, AsOf: r.AsOf}
+	inv := plan.Inventory{
+		Topic: src.Topic, Segments: listing.Segments, Ignored: listing.Ignored, AtLeastOnce: listing.AtLeastOnce, Notes: listing.Notes, Listed: listing.Listed, AsOf: r.AsOf,
+	}
 	if src.Tail == nil {
 		return inv, nil
 	}

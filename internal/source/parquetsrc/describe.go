@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/partition"
@@ -12,56 +14,142 @@ import (
 	"hindcast/internal/unit"
 )
 
+// described is a segment as its footer tells.
+type described struct {
+	plan.Segment
+	object object
+	// bare says that the file has no offset column: row groups and rows are counted from offset 0 until the names place them.
+	bare bool
+	// scanned says that a column had to be read.
+	scanned bool
+}
+
 // describe derives a segment from its footer, and from its offset column where the footer does not prove the offsets.
-func (r *reader) describe(f *parquetfile.File, o object) (plan.Segment, error) {
-	s := plan.Segment{
-		Key: o.Key, ETag: o.ETag, Size: unit.Bytes(o.Size), Partition: o.partition, First: o.first, Next: o.first, Rows: f.Rows(),
-		RowGroups: []plan.RowGroup{},
+func (r *reader) describe(f *parquetfile.File, o object) (described, error) {
+	s := described{
+		Segment: plan.Segment{
+			Key: o.Key, ETag: o.ETag, Size: unit.Bytes(o.Size), Partition: max(o.partition, 0), Rows: f.Rows(), RowGroups: []plan.RowGroup{},
+		},
+		object: o,
 	}
-	refuse := func(group int, column, format string, args ...any) error {
-		return &parquetfile.Error{File: o.Key, RowGroup: group, Column: column, Reason: fmt.Sprintf(format, args...)}
+	offsets, err := has(f, r.columns.Offset, record.Int64)
+	if err != nil {
+		return described{}, err
 	}
-	dense, proven := true, true
-	next := o.first
+	s.bare = !offsets
+	if err := r.hasTime(f); err != nil {
+		return described{}, err
+	}
+	if err := r.checkPartition(f, &s); err != nil {
+		return described{}, err
+	}
+	dense, proven, next := true, true, int64(0)
+	if !s.bare && o.edge == firstEdge {
+		next = o.offset
+	}
+	s.First, s.Next = next, next
+	begun := false
 	for i, g := range f.RowGroups() {
 		group := plan.RowGroup{Rows: g.Rows, Bytes: g.Bytes, First: next, Next: next}
 		if g.Rows > 0 {
-			first, last, ok := f.Bounds(i, r.columns.Offset)
-			if n, known := f.Nulls(i, r.columns.Offset); !ok || !known || n != 0 {
-				proven = false
-			} else {
+			switch {
+			case s.bare:
+				next += g.Rows
+				group.Next = next
+			default:
+				first, last, ok := f.Bounds(i, r.columns.Offset)
+				if n, known := f.Nulls(i, r.columns.Offset); !ok || !known || n != 0 {
+					proven = false
+					break
+				}
+				if !begun {
+					s.First, next, begun = first, first, true
+				}
 				group.First, group.Next = first, last+1
 				dense = dense && first == next && last-first == g.Rows-1
 				next = last + 1
 			}
-			group.RecordTime = span(f, i, r.columns.Time)
-			nulls, known := f.Nulls(i, r.event)
-			group.EventTime, group.Timed, group.Untimed = span(f, i, r.event), known && nulls == 0, known && nulls == g.Rows
-			if t := group.EventTime; t != nil && (!partition.Placeable(t.Min) || !partition.Placeable(t.Max)) {
-				group.Timed = false
-				if err := placeable(f, i, r.event, t); err != nil {
-					return plan.Segment{}, err
-				}
+			if err := r.times(f, i, g.Rows, &group, &s); err != nil {
+				return described{}, err
 			}
 		}
 		s.RowGroups = append(s.RowGroups, group)
 	}
+	s.Next = next
 	if !proven || !dense {
 		// Holes, or a writer whose statistics prove nothing: the offsets themselves are read.
-		if err := r.readOffsets(f, o, &s); err != nil {
-			return plan.Segment{}, err
+		s.scanned = true
+		if err := r.readOffsets(f, &s.Segment); err != nil {
+			return described{}, err
 		}
-	} else {
-		s.Next = next
 	}
-	if s.Rows > 0 && s.RowGroups[firstOf(s.RowGroups)].First != o.first {
-		return plan.Segment{}, refuse(firstOf(s.RowGroups), r.columns.Offset,
-			"it begins with offset %d, but its name says %d; it was renamed or written over: export it again", s.RowGroups[firstOf(s.RowGroups)].First, o.first)
+	return s, r.checkName(&s)
+}
+
+// times sets the bounds of a row group's record times and event times.
+func (r *reader) times(f *parquetfile.File, i int, rows int64, group *plan.RowGroup, s *described) error {
+	group.RecordTime = span(f, i, r.columns.Time)
+	if t := group.RecordTime; t != nil {
+		if c, err := f.Column(r.columns.Time); err == nil && c.Kind == record.Int64 {
+			lo, ok := plan.MillisTime(t.Min)
+			hi, ok2 := plan.MillisTime(t.Max)
+			if !ok || !ok2 {
+				return &parquetfile.Error{
+					File: f.Name(), RowGroup: i, Column: r.columns.Time,
+					Reason: fmt.Sprintf("it holds the integers %d to %d, which are no times in milliseconds since 1970, as Kafka's are; have the exporter write timestamps", t.Min, t.Max),
+				}
+			}
+			group.RecordTime = &plan.Span{Min: lo, Max: hi}
+		}
 	}
-	if err := r.checkPartition(f, o); err != nil {
-		return plan.Segment{}, err
+	nulls, known := f.Nulls(i, r.event)
+	group.EventTime, group.Timed, group.Untimed = span(f, i, r.event), known && nulls == 0, known && nulls == rows
+	if t := group.EventTime; t != nil && (!partition.Placeable(t.Min) || !partition.Placeable(t.Max)) {
+		group.Timed, s.scanned = false, true
+		return placeable(f, i, r.event, t)
 	}
-	return s, nil
+	return nil
+}
+
+// has reports whether a file has a column. One that cannot be read, or holds another kind, is an error.
+func has(f *parquetfile.File, column string, kind record.Kind) (bool, error) {
+	if !slices.Contains(f.Columns(), column) {
+		return false, nil
+	}
+	got, err := f.Column(column)
+	if err == nil && got.Kind != kind {
+		err = &parquetfile.Error{File: f.Name(), RowGroup: -1, Column: column, Reason: fmt.Sprintf("it holds %v where %v is read; export it again", got.Kind, kind)}
+	}
+	return err == nil, err
+}
+
+// hasTime makes sure that the record times can be read, if there are any. They may be Kafka's milliseconds, as plain integers.
+func (r *reader) hasTime(f *parquetfile.File) error {
+	if c, err := f.Column(r.columns.Time); err == nil && c.Kind == record.Int64 {
+		return nil
+	}
+	_, err := has(f, r.columns.Time, record.Timestamp)
+	return err
+}
+
+// checkName holds what an object's name says against its rows.
+func (r *reader) checkName(s *described) error {
+	if s.bare || s.Rows == 0 {
+		return nil
+	}
+	group, is, which := firstOf(s.RowGroups), s.First, "begins"
+	switch s.object.edge {
+	case noEdge:
+		return nil
+	case lastEdge:
+		group, is, which = len(s.RowGroups)-1, s.Next-1, "ends"
+	case firstEdge:
+	}
+	if is == s.object.offset {
+		return nil
+	}
+	return &parquetfile.Error{File: s.Key, RowGroup: group, Column: r.columns.Offset, Reason: fmt.Sprintf(
+		"it %s with offset %d, but its name says %d; it was renamed or written over: export it again", which, is, s.object.offset)}
 }
 
 // firstOf is the first group with rows.
@@ -103,7 +191,7 @@ func placeable(f *parquetfile.File, group int, column string, t *plan.Span) erro
 }
 
 // readOffsets sets the segment's offsets from the rows.
-func (r *reader) readOffsets(f *parquetfile.File, o object, s *plan.Segment) error {
+func (r *reader) readOffsets(f *parquetfile.File, s *plan.Segment) error {
 	last := int64(-1)
 	s.Offsets = plan.Ranges{}
 	for i := range s.RowGroups {
@@ -129,13 +217,6 @@ func (r *reader) readOffsets(f *parquetfile.File, o object, s *plan.Segment) err
 			return err
 		}
 	}
-	if s.Rows == 0 {
-		s.Offsets = nil
-		for i := range s.RowGroups {
-			s.RowGroups[i].First, s.RowGroups[i].Next = o.first, o.first
-		}
-		return nil
-	}
 	s.First, s.Next = s.Offsets[0].First, last+1
 	if len(s.Offsets) == 1 {
 		s.Offsets = nil // dense
@@ -143,26 +224,50 @@ func (r *reader) readOffsets(f *parquetfile.File, o object, s *plan.Segment) err
 	return nil
 }
 
-// checkPartition makes sure that all rows are of the partition that the name has.
-func (r *reader) checkPartition(f *parquetfile.File, o object) error {
+// checkPartition makes sure that all rows are of one topic partition, that which the name has, and sets it.
+func (r *reader) checkPartition(f *parquetfile.File, s *described) error {
+	named := s.object.partition
+	there, err := has(f, r.columns.Partition, record.Int64)
+	if err != nil {
+		return err
+	}
+	if !there {
+		if s.bare || named >= 0 {
+			return nil // without offsets it does not matter, and else the name has it
+		}
+		_, err := f.Column(r.columns.Partition)
+		return fmt.Errorf("%w; neither it nor its name says which topic partition its rows are of: %s", err, r.profile.offsets)
+	}
+	if s.bare && named < 0 {
+		return nil
+	}
+	of := int64(named)
+	check := func(p int64) error {
+		switch {
+		case of < 0 && p >= 0 && p <= math.MaxInt32:
+			of = p
+		case p == of:
+		case named >= 0:
+			return fmt.Errorf("it has a record of partition %d, but its name says %d; it was moved or renamed: put it back", p, named)
+		default:
+			return fmt.Errorf("it has records of the partitions %d and %d: a segment must be of one; have the exporter write a file a partition", of, p)
+		}
+		return nil
+	}
 	for i, g := range f.RowGroups() {
 		if g.Rows == 0 {
 			continue
 		}
 		lo, hi, ok := f.Bounds(i, r.columns.Partition)
-		if n, known := f.Nulls(i, r.columns.Partition); ok && known && n == 0 && lo == int64(o.partition) && hi == lo {
+		if n, known := f.Nulls(i, r.columns.Partition); ok && known && n == 0 && hi == lo && check(lo) == nil {
 			continue
 		}
-		err := eachInt(f, i, r.columns.Partition, func(p int64) error {
-			if p != int64(o.partition) {
-				return fmt.Errorf("it has a record of partition %d, but its name says %d; it was moved or renamed: put it back", p, o.partition)
-			}
-			return nil
-		})
-		if err != nil {
+		s.scanned = true
+		if err := eachInt(f, i, r.columns.Partition, check); err != nil {
 			return err
 		}
 	}
+	s.Partition = int32(max(of, 0))
 	return nil
 }
 

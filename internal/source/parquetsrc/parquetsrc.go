@@ -1,10 +1,10 @@
 // Package parquetsrc lists a topic's history as an exporter left it in Parquet files, so that it can be planned.
 //
-// It owns naming profiles, of which there is one: Kafka Connect's S3 sink with
-// its default partitioner. It reads footers, and data only where a footer does not prove a segment's offsets.
-// Whatever lies among the segments and cannot be read is an error, not a
-// hole: only what is known not to be a segment by its name is passed over, and counted. It decides nothing about overlaps, gaps
-// and windows: that is plan's.
+// It owns naming profiles, one file each, and says of every segment how well its offsets are known: exact from an
+// offset column, derived from names where as many rows are there as these leave room for, or unknown. It reads footers, and data only where a
+// footer does not prove a segment's offsets, partition or times. Whatever lies among the segments and cannot be read is an error, not a
+// hole: only what is known not to be a segment by its name is passed over, and counted. Folders of time are hints that it does not take.
+// It decides nothing about overlaps, gaps and windows: that is plan's.
 //
 // What it takes from footers — offsets, times, counts — is held against the rows when a run reads them. A row group that the
 // footer keeps a run from reading is not seen, so a footer that was damaged without becoming unreadable could hide rows:
@@ -22,6 +22,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,6 +31,7 @@ import (
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/spec"
+	"hindcast/internal/unit"
 )
 
 const (
@@ -42,7 +44,7 @@ const (
 // List finds the segments of src below store, which is what src.Segments.Parquet locates. Beside the
 // columns that src names, every segment must have the given ones, in their kinds; whether they may be null is not compared.
 //
-// Errors name the file and what to do. They wrap what the store returned, so that a
+// Segments whose offsets cannot be told are of [plan.Unknown] quality: whether that matters is the plan's to say. Errors name the file and what to do. They wrap what the store returned, so that a
 // passing failure can be told from a refusal. A topic without segments is no error if src has a tail.
 func List(ctx context.Context, store blob.Store, src spec.Source, columns ...record.Field) (plan.Listing, error) {
 	listing, err := list(ctx, store, src, columns)
@@ -53,29 +55,31 @@ func List(ctx context.Context, store blob.Store, src spec.Source, columns ...rec
 }
 
 func list(ctx context.Context, store blob.Store, src spec.Source, columns []record.Field) (plan.Listing, error) {
-	if src.Segments.Naming != spec.KafkaConnect {
-		return plan.Listing{}, fmt.Errorf("the naming %q is not read yet, only %s", src.Segments.Naming, spec.KafkaConnect)
-	}
-	sums, err := readSums(ctx, store, src.Segments)
+	p, err := profileOf(src.Segments.Naming)
 	if err != nil {
 		return plan.Listing{}, err
 	}
-	objects, passed, err := find(ctx, store, src.Topic, sums)
+	count := &counted{Store: store}
+	sums, err := readSums(ctx, count, src.Segments)
 	if err != nil {
 		return plan.Listing{}, err
 	}
-	if len(objects) == 0 && src.Tail == nil {
-		return plan.Listing{}, fmt.Errorf("there is none; expected objects named %s…", strings.Join(prefixes(src.Topic), "… or "))
-	}
-	if err := sums.complete(src.Topic, objects); err != nil {
+	found, err := find(ctx, count, p, src.Topic, sums)
+	if err != nil {
 		return plan.Listing{}, err
 	}
-	r := reader{store: store, columns: src.Segments.Columns, event: src.Event.Time, sums: sums, need: needed(src, columns)}
-	segments := make([]plan.Segment, len(objects))
-	errs := make([]error, len(objects))
+	if len(found.objects) == 0 && src.Tail == nil {
+		return plan.Listing{}, fmt.Errorf("there is none; expected objects named %s", p.expect(src.Topic))
+	}
+	if err := sums.complete(p, src.Topic, found); err != nil {
+		return plan.Listing{}, err
+	}
+	r := reader{store: count, profile: p, columns: src.Segments.Columns, event: src.Event.Time, sums: sums, need: needed(src, columns)}
+	segments := make([]described, len(found.objects))
+	errs := make([]error, len(found.objects))
 	var g errgroup.Group
 	g.SetLimit(footers)
-	for i, o := range objects {
+	for i, o := range found.objects {
 		g.Go(func() error {
 			if errs[i] = ctx.Err(); errs[i] == nil {
 				segments[i], errs[i] = r.segment(ctx, o)
@@ -87,7 +91,20 @@ func list(ctx context.Context, store blob.Store, src spec.Source, columns []reco
 	if err := first(errs); err != nil {
 		return plan.Listing{}, err
 	}
-	return plan.Listing{Segments: segments, Ignored: passed}, nil
+	l := plan.Listing{Listed: plan.Cost{Footers: len(segments)}}
+	if err := place(&l, p, src, segments); err != nil {
+		return plan.Listing{}, err
+	}
+	l.Segments = make([]plan.Segment, len(segments))
+	for i := range segments {
+		l.Segments[i] = segments[i].Segment
+		if segments[i].scanned {
+			l.Listed.Scanned++
+		}
+	}
+	l.Listed.Requests, l.Listed.Bytes = count.requests.Load(), unit.Bytes(count.bytes.Load())
+	found.tell(&l)
+	return l, nil
 }
 
 // first joins the first few errors, so that a person need not run once an error.
@@ -107,46 +124,124 @@ func first(errs []error) error {
 	return errors.Join(some...)
 }
 
-// find lists the objects that are segments by their names, in key order, and counts those that are not.
-func find(ctx context.Context, store blob.Store, topic string, sums *sums) (objects []object, passed int, err error) {
-	var errs []error
-	for _, prefix := range prefixes(topic) {
-		folder := prefix
-		if !strings.HasSuffix(prefix, "/") {
-			folder = ""
-		}
-		for info, err := range blob.All(ctx, store, prefix) {
-			if err != nil {
-				return nil, 0, err
-			}
-			rel := strings.TrimPrefix(info.Key, folder)
-			if ignored(rel, info.Size) || sums != nil && info.Key == sums.key {
-				passed++
-				continue
-			}
-			n, err := parseName(topic, rel)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", info.Key, err))
-				continue
-			}
-			objects = append(objects, object{info, n})
-		}
-		if len(objects) > 0 || len(errs) > 0 {
-			break
-		}
-	}
-	return objects, passed, first(errs)
+// found is what lies below the location.
+type found struct {
+	root    string      // of the profile's, under which the objects lie
+	objects []object    // that are segments by their names, in key order
+	listed  []blob.Info // everything, in key order, where the profile needs it
+	passed  map[passedOver]int
 }
 
-// needed are the columns that every segment must have. Null kinds match any.
-func needed(src spec.Source, columns []record.Field) []record.Field {
-	kafka := src.Segments.Columns
-	need := []record.Field{
-		{Name: kafka.Partition, Kind: record.Int64},
-		{Name: kafka.Offset, Kind: record.Int64},
-		{Name: kafka.Time, Kind: record.Timestamp},
-		{Name: src.Event.Time, Kind: record.Timestamp},
+// strangers is how many objects are looked at below a location that is not the topic's own, before it is said to have none of the topic.
+const strangers = 10_000
+
+// find lists the objects that are segments by their names, and counts those that are not.
+func find(ctx context.Context, store blob.Store, p profile, topic string, sums *sums) (found, error) {
+	var f found
+	for _, f.root = range p.roots(topic) {
+		f.passed = map[passedOver]int{}
+		var errs []error
+		seen := 0
+		for info, err := range blob.All(ctx, store, f.root) {
+			if err != nil {
+				return found{}, err
+			}
+			if p.committed != nil {
+				f.listed = append(f.listed, info)
+			}
+			o, err := f.look(p, topic, info, sums)
+			var passed passedOver
+			switch {
+			case errors.As(err, &passed):
+				f.passed[passed]++
+			case err != nil:
+				errs = append(errs, fmt.Errorf("%s: %w", info.Key, err))
+			default:
+				f.objects = append(f.objects, o)
+			}
+			if seen++; seen == strangers && f.root == "" && len(f.objects) == 0 {
+				break
+			}
+		}
+		if len(f.objects) > 0 || len(errs) > 0 && f.root != "" {
+			if err := first(errs); err != nil {
+				return found{}, err
+			}
+			break
+		}
+		if len(errs) > 0 {
+			return found{}, fmt.Errorf("there is none of this topic; expected objects named %s; of what is there:\n%w", p.expect(topic), first(errs))
+		}
 	}
+	if len(f.objects) == 0 {
+		delete(f.passed, passedOther) // nothing says that they lie among segments
+	}
+	if p.committed != nil {
+		if err := p.committed(commits{ctx, store, f.listed, &f.objects, f.passed}); err != nil {
+			return found{}, err
+		}
+	}
+	return f, nil
+}
+
+// look reads an object's name.
+func (f *found) look(p profile, topic string, info blob.Info, sums *sums) (object, error) {
+	rel := strings.TrimPrefix(info.Key, folderOf(f.root))
+	if why := generic(rel, info.Size); why != "" {
+		return object{}, why
+	}
+	if sums != nil && info.Key == sums.key {
+		return object{}, passedSums
+	}
+	n, err := p.parse(topic, rel)
+	return object{info, n}, err
+}
+
+// tell adds what was passed over to a listing.
+func (f *found) tell(l *plan.Listing) {
+	for why, n := range f.passed {
+		if l.Passed == nil {
+			l.Passed = map[string]int{}
+		}
+		l.Passed[string(why)] = n
+		l.Ignored += n
+	}
+	if n := f.passed[passedTombstones]; n > 0 {
+		l.Notes = append(l.Notes, fmt.Sprintf("%d objects hold tombstones, records without a value, which are not read: their offsets are gaps, and a job that must follow deletes "+
+			"cannot be computed from these segments", n))
+	}
+}
+
+// counted counts what is asked of a store.
+type counted struct {
+	blob.Store
+	requests, bytes atomic.Int64
+}
+
+func (c *counted) Get(ctx context.Context, key string, opts blob.GetOptions) (*blob.Object, error) {
+	c.requests.Add(1)
+	o, err := c.Store.Get(ctx, key, opts)
+	if err == nil {
+		if from, to, err := opts.Range(o.Size); err == nil {
+			c.bytes.Add(to - from)
+		}
+	}
+	return o, err
+}
+
+func (c *counted) Head(ctx context.Context, key string) (blob.Info, error) {
+	c.requests.Add(1)
+	return c.Store.Head(ctx, key)
+}
+
+func (c *counted) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
+	c.requests.Add(1)
+	return c.Store.List(ctx, prefix, after, limit)
+}
+
+// needed are the columns of the event that every segment must have. Null kinds match any.
+func needed(src spec.Source, columns []record.Field) []record.Field {
+	need := []record.Field{{Name: src.Event.Time, Kind: record.Timestamp}}
 	if src.Event.ID != "" && !slices.ContainsFunc(columns, func(f record.Field) bool { return f.Name == src.Event.ID }) {
 		need = append(need, record.Field{Name: src.Event.ID})
 	}
@@ -156,6 +251,7 @@ func needed(src spec.Source, columns []record.Field) []record.Field {
 // reader describes segments.
 type reader struct {
 	store   blob.Store
+	profile profile
 	columns spec.KafkaColumns
 	event   string
 	need    []record.Field
@@ -163,22 +259,22 @@ type reader struct {
 }
 
 // segment describes one object.
-func (r *reader) segment(ctx context.Context, o object) (plan.Segment, error) {
+func (r *reader) segment(ctx context.Context, o object) (described, error) {
 	in, err := r.open(ctx, o)
 	if err != nil {
-		return plan.Segment{}, err
+		return described{}, err
 	}
 	f, err := parquetfile.Open(in, o.Size, o.Key)
 	if err != nil {
-		return plan.Segment{}, err
+		return described{}, err
 	}
 	for _, want := range r.need {
 		got, err := f.Column(want.Name)
 		if err != nil {
-			return plan.Segment{}, fmt.Errorf("%w; every segment must have the columns that the job reads: export it again", err)
+			return described{}, fmt.Errorf("%w; every segment must have the columns that the job reads: export it again", err)
 		}
 		if want.Kind != 0 && got.Kind != want.Kind {
-			return plan.Segment{}, &parquetfile.Error{File: o.Key, RowGroup: -1, Column: want.Name, Reason: fmt.Sprintf(
+			return described{}, &parquetfile.Error{File: o.Key, RowGroup: -1, Column: want.Name, Reason: fmt.Sprintf(
 				"it holds %v where the job reads %v; segments whose schema changed are not converted yet: export it again as the others", got.Kind, want.Kind)}
 		}
 	}

@@ -188,7 +188,7 @@ func TestListRefuses(t *testing.T) {
 		"another topic":           {"topics/payments/partition=0/refunds+0+0000000000.parquet", good, "does not begin with the topic"},
 		"no offset":               {"topics/payments/partition=0/payments+0+x.parquet", good, "no offset"},
 		"another format":          {"topics/payments/partition=0/payments+0+0000000000.avro", good, "no .parquet file"},
-		"a time partitioner":      {"topics/payments/year=2011/payments+0+0000000000.parquet", good, "laid out by time or field"},
+		"a segment in no folder":  {"topics/payments/payments+0+0000000000.parquet", good, "it lies in no folder"},
 		"rows out of order":       {sourcetest.Key(0, 0), sourcetest.File(t, swapped, false, parquetfile.WriterOptions{RowGroupRows: 4}), "offset 3 follows 4"},
 		"an offset twice":         {sourcetest.Key(0, 0), sourcetest.File(t, twice, false, parquetfile.WriterOptions{RowGroupRows: 5}), "offset 3 follows 3"},
 		"a missing column":        {sourcetest.Key(0, 0), sourcetest.Parquet(t, schema[:6], &record.Batch{Len: 20, Columns: batch.Columns[:6]}, parquetfile.WriterOptions{}), `column "country"`},

@@ -68,22 +68,27 @@ func parseSums(key, data string) (*sums, error) {
 	return s, nil
 }
 
-// complete makes sure that objects and sums name the same segments of a topic.
-func (s *sums) complete(topic string, objects []object) error {
+// complete makes sure that what was found and the sums name the same segments of a topic.
+func (s *sums) complete(p profile, topic string, f found) error {
 	if s == nil {
 		return nil
 	}
 	var errs []error
 	there := map[string]bool{}
-	for _, o := range objects {
+	for _, o := range f.objects {
 		there[o.Key] = true
 		if s.of[o.Key] == "" {
 			errs = append(errs, fmt.Errorf("%s: %s has no sum for it; if it belongs to the log, add its sum", o.Key, s.key))
 		}
 	}
+	for _, info := range f.listed { // what was not committed is there as well
+		there[info.Key] = true
+	}
 	for _, key := range slices.Sorted(maps.Keys(s.of)) {
-		of := slices.ContainsFunc(prefixes(topic), func(p string) bool { return strings.HasPrefix(key, p) })
-		if of && strings.HasSuffix(key, ".parquet") && !there[key] {
+		if there[key] || !strings.HasPrefix(key, f.root) {
+			continue
+		}
+		if _, err := f.look(p, topic, blob.Info{Key: key, Size: 1}, nil); err == nil {
 			errs = append(errs, fmt.Errorf("%s: %s names it, but it is not there: the history is incomplete; restore it", key, s.key))
 		}
 	}
