@@ -74,6 +74,7 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 		for _, rng := range tp.Tail {
 			segments, err := tailsrc.Capture(ctx, tailsrc.CaptureOptions{
 				Brokers: access, Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, From: rng.First, To: rng.Next,
+				Pinned: tp.Broker, Partitions: len(p.Plan.Partitions),
 				Schema: columns, EventTime: r.Spec.Source.Event.Time, Value: r.Spec.Source.Tail.Value,
 				Store: e.runStore(in.Run), Prefix: "captured",
 			})

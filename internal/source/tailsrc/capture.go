@@ -27,6 +27,10 @@ type CaptureOptions struct {
 	TopicID   string // as pinned; empty where the brokers have none
 	Partition int32
 	From, To  int64 // offsets, half-open; To is at most the pinned end
+	// Pinned is what was pinned of the partition, and Partitions how many the topic had then. The log must be still the same; nil and 0 leave
+	// out what they are needed for.
+	Pinned     *plan.Tail
+	Partitions int
 
 	// Schema has the event's columns, by the names of the values' members.
 	Schema record.Schema
@@ -125,9 +129,10 @@ func (c *capture) run(ctx context.Context) error {
 	}
 	defer cl.Close()
 	f := &fetcher{
+		access: c.Brokers, pinned: c.Pinned, partitions: c.Partitions,
 		cl: cl, topic: c.Topic, partition: c.Partition, pos: pos, to: c.To, patience: c.Patience,
 	}
-	if err := f.open(ctx, c.TopicID); err != nil {
+	if err := f.confirm(ctx, c.TopicID); err != nil {
 		return err
 	}
 	for {
@@ -156,7 +161,7 @@ func (c *capture) run(ctx context.Context) error {
 		}
 	}
 	// Old brokers are asked for a topic by its name only, so that one that was recreated shows here at the latest.
-	if err := f.open(ctx, c.TopicID); err != nil {
+	if err := f.confirm(ctx, c.TopicID); err != nil {
 		return err
 	}
 	c.settle(c.To)

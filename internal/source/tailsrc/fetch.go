@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"hindcast/internal/plan"
 	"hindcast/internal/source/brokers"
 	"hindcast/internal/source/logbatch"
 )
@@ -23,14 +24,105 @@ const (
 
 // fetcher reads the committed records of the offsets [pos, to) of a partition, in order.
 type fetcher struct {
+	access    brokers.Access
 	cl        *kgo.Client
 	topic     string
 	partition int32
 	pos, to   int64
 	patience  time.Duration
+	// What is known of the log from when it was pinned, for it to be the same: nil and 0 where nothing is.
+	pinned     *plan.Tail
+	partitions int
 
-	id     [16]byte
-	leader int32 // -1: not known
+	id      [16]byte
+	leader  int32 // -1: not known
+	reached bool  // the brokers have answered before
+}
+
+// confirm finds the topic and checks that it is what was pinned. Failures that may go away are tried again for as long as patience.
+func (f *fetcher) confirm(ctx context.Context, wantID string) error {
+	began := time.Now()
+	for n := 0; ; n++ {
+		err := f.open(ctx, wantID)
+		if err == nil {
+			err = f.lineage(ctx)
+		}
+		switch {
+		case err == nil:
+			f.reached = true
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !f.passes(err, n) || time.Since(began) > f.patience:
+			return err
+		}
+		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
+			return err
+		}
+	}
+}
+
+// errDeleted is a topic that the brokers say is not there. A broker that has just started may say so of any.
+var errDeleted = fmt.Errorf("it was deleted: %w", ErrChanged)
+
+// passes reports whether a failure may go away, of which n were there before in a row.
+func (f *fetcher) passes(err error, n int) bool {
+	var ke *kerr.Error
+	switch {
+	case errors.Is(err, errDeleted):
+		return n < some
+	case errors.Is(err, ErrChanged), errors.Is(err, errNoPartition), f.barred(err, n):
+		return false
+	case errors.As(err, &ke):
+		return ke.Retriable && !errors.Is(err, kerr.UnknownTopicOrPartition)
+	}
+	return true
+}
+
+// some is how often what is likely to last is tried again: for about two seconds.
+const some = 5
+
+// barred reports whether the brokers do not let us in, and not only because one that stops hangs up, too.
+func (f *fetcher) barred(err error, n int) bool {
+	if !errors.Is(f.access.Explain(err), brokers.ErrAccess) {
+		return false
+	}
+	return errors.Is(err, kerr.SaslAuthenticationFailed) || !f.reached && n >= some
+}
+
+var errNoPartition = errors.New("there is no such partition")
+
+// lineage checks that the log has still what was pinned: that of the leader's epoch at the pinned end (and so of all before), offsets up to
+// the range's end are there. Where a leader was elected that lacked some of them, the log may have others since under the same numbers.
+func (f *fetcher) lineage(ctx context.Context) error {
+	if f.pinned == nil || f.pinned.Epoch < 0 {
+		return nil
+	}
+	rp := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+	rp.Partition, rp.LeaderEpoch = f.partition, f.pinned.Epoch
+	rt := kmsg.NewOffsetForLeaderEpochRequestTopic()
+	rt.Topic, rt.Partitions = f.topic, append(rt.Partitions, rp)
+	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	req.ReplicaID = -1
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(ctx, f.cl)
+	if err != nil {
+		return fmt.Errorf("ask for the end of the leader's epoch %d: %w", f.pinned.Epoch, err)
+	}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return errors.New("the brokers answered for other partitions")
+	}
+	part := resp.Topics[0].Partitions[0]
+	switch err := kerr.ErrorForCode(part.ErrorCode); {
+	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
+		return nil // old brokers do not let everybody ask; the batches' own epochs are looked at in any case
+	case err != nil:
+		return fmt.Errorf("ask for the end of the leader's epoch %d: %w", f.pinned.Epoch, err)
+	case part.EndOffset >= 0 && part.EndOffset < f.to: // negative: the leader does not know
+		return fmt.Errorf("the log was truncated at offset %d, though it had offsets up to %d, and what lies there now came later: "+
+			"a replica that lacked the rest was elected leader: %w", part.EndOffset, f.to, ErrChanged)
+	}
+	return nil
 }
 
 // open finds the topic, which must have the id wantID where that is set.
@@ -38,13 +130,16 @@ func (f *fetcher) open(ctx context.Context, wantID string) error {
 	t, err := describe(ctx, f.cl, f.topic)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition) && wantID != "":
-		return fmt.Errorf("%w; it was deleted: %w", err, ErrChanged)
+		return fmt.Errorf("%w; %w", err, errDeleted)
 	case err != nil:
 		return err
 	case wantID != "" && idText(t.id) != wantID:
 		return fmt.Errorf("topic %s was deleted and created again, its id is %s and was %s: %w", f.topic, idText(t.id), wantID, ErrChanged)
 	case int(f.partition) >= len(t.leaders):
-		return fmt.Errorf("topic %s has %d partitions, so none numbered %d", f.topic, len(t.leaders), f.partition)
+		return fmt.Errorf("topic %s has %d partitions, so none numbered %d: %w", f.topic, len(t.leaders), f.partition, errNoPartition)
+	case f.partitions > 0 && len(t.leaders) > f.partitions:
+		return fmt.Errorf("topic %s has %d partitions and had %d: partition %d was added, keys may have moved to it, and nothing of it is planned: %w",
+			f.topic, len(t.leaders), f.partitions, f.partitions, ErrChanged)
 	}
 	f.id, f.leader = t.id, t.leaders[f.partition]
 	return nil
@@ -65,7 +160,7 @@ func (f *fetcher) next(ctx context.Context) ([]*kgo.Record, error) {
 		case f.pos > before && err == nil:
 			began, n = time.Now(), -1 // markers and aborted records are progress
 			continue
-		case !again:
+		case !again || f.barred(err, n):
 			return nil, err
 		case time.Since(began) > f.patience:
 			return nil, fmt.Errorf("no progress at offset %d for %v: %w", f.pos, f.patience, err)
@@ -73,7 +168,11 @@ func (f *fetcher) next(ctx context.Context) ([]*kgo.Record, error) {
 		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
 			return nil, err
 		}
-		if err := f.open(ctx, idText(f.id)); errors.Is(err, ErrChanged) {
+		err = f.open(ctx, idText(f.id))
+		if err == nil {
+			err = f.lineage(ctx)
+		}
+		if errors.Is(err, ErrChanged) && !f.passes(err, n) {
 			return nil, err
 		} // else the next fetch fails as well, or it does not
 	}
@@ -179,6 +278,10 @@ func (f *fetcher) decode(part *kmsg.FetchResponseTopicPartition) ([]*kgo.Record,
 		raw = raw[h.Size:]
 		if h.Next <= f.pos {
 			continue
+		}
+		if f.pinned != nil && f.pinned.Epoch >= 0 && h.First < f.to && h.Epoch > f.pinned.Epoch {
+			return nil, fmt.Errorf("offset %d was taken in by the leader of epoch %d, though it was there in epoch %d: the log was truncated and has other records since: %w",
+				h.First, h.Epoch, f.pinned.Epoch, ErrChanged)
 		}
 		records, err := logbatch.Decode(f.topic, f.partition, h, batch)
 		if err != nil {

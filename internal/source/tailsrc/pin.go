@@ -84,6 +84,9 @@ func pin(ctx context.Context, at brokers.Access, name string, patience time.Dura
 	if again.id != t.id {
 		return Pinned{}, fmt.Errorf("topic %s was recreated while it was pinned: %w", name, ErrChanged)
 	}
+	if len(again.leaders) != len(t.leaders) {
+		return Pinned{}, fmt.Errorf("topic %s had %d partitions and now has %d: they were added while it was pinned: %w", name, len(t.leaders), len(again.leaders), ErrChanged)
+	}
 	for p := range ends {
 		// Of a partition that was emptied meanwhile, nothing is left to read.
 		ends[p].Start = min(starts[p].End, ends[p].End)
@@ -98,7 +101,7 @@ const (
 )
 
 // list returns an offset of each of the first partitions, as the End of a tail: the log start, or the end, which
-// of committed records is the last stable offset.
+// of committed records is the last stable offset. At the end, the epoch is the leader's.
 func list(ctx context.Context, cl *kgo.Client, name string, partitions int, at int64, committed bool) ([]plan.Tail, error) {
 	rt := kmsg.NewListOffsetsRequestTopic()
 	rt.Topic = name
@@ -129,7 +132,7 @@ func list(ctx context.Context, cl *kgo.Client, name string, partitions int, at i
 			if err := kerr.ErrorForCode(l.ErrorCode); err != nil {
 				return nil, fmt.Errorf("topic %s, partition %d: %w", name, l.Partition, err)
 			}
-			out[l.Partition].End = l.Offset
+			out[l.Partition].End, out[l.Partition].Epoch = l.Offset, l.LeaderEpoch
 		}
 	}
 	if p := slices.IndexFunc(out, func(t plan.Tail) bool { return t.End < 0 }); p >= 0 {

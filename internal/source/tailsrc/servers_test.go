@@ -146,6 +146,7 @@ func (l *live) pin(t *testing.T) Pinned {
 func (l *live) options(pinned Pinned) CaptureOptions {
 	return CaptureOptions{
 		Brokers: brokers.At(l.k.Addrs()...), Topic: l.name, TopicID: pinned.TopicID, From: pinned.Tails[0].Start, To: pinned.Tails[0].End,
+		Pinned: &pinned.Tails[0], Partitions: len(pinned.Tails),
 		Schema:    record.Schema{{Name: "n", Kind: record.Int64}, {Name: "at", Kind: record.Timestamp}},
 		EventTime: "at", Value: spec.JSON, Store: newStore(), Prefix: "captured", SegmentRows: 100, Patience: 20 * time.Second,
 	}
@@ -338,7 +339,7 @@ func liveCompacted(t *testing.T, k *kafkaenv.Cluster) {
 func filled(t *testing.T, k *kafkaenv.Cluster, copies int16, config map[string]string) *live {
 	t.Helper()
 	l := newLive(t, k, 1, copies, config)
-	l.send(t, l.cl, 4000, count(0, 1000)...)
+	l.send(t, k.Client(t, kgo.ProducerBatchCompression(kgo.NoCompression())), 4000, count(0, 1000)...)
 	return l
 }
 
@@ -368,7 +369,7 @@ func liveRecreated(t *testing.T, k *kafkaenv.Cluster) {
 	onFirstSegment(&opts, func() {
 		l.remove(t)
 		l.create(t, 1, 1, nil)
-		l.send(t, l.k.Client(t), 4000, count(5000, 6000)...)
+		l.send(t, l.k.Client(t, kgo.ProducerBatchCompression(kgo.NoCompression())), 4000, count(5000, 6000)...)
 	})
 	began := time.Now()
 	_, err := captureIn(t, opts)
@@ -522,6 +523,11 @@ func livePartitionAdded(t *testing.T, k *kafkaenv.Cluster) {
 			t.Fatal(err)
 		}
 	})
-	_, err := captureIn(t, opts)
-	t.Log(err)
+	if _, err := captureIn(t, opts); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "has 2 partitions and had 1: partition 1 was added") {
+		t.Errorf("captured with %v, want ErrChanged and the partition", err)
+	}
+	// The next plan knows it.
+	if pinned := l.pin(t); len(pinned.Tails) != 2 || pinned.Tails[1].End != 0 {
+		t.Errorf("pinned %+v", pinned.Tails)
+	}
 }
