@@ -3,6 +3,7 @@ package payload
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,8 +196,8 @@ func (z *Zone) timestamp(text string) (v int64, ok bool, err error) {
 	return v, err == nil, err
 }
 
-// Instant is when the zone's clocks show a time, given as microseconds since they would have shown 1970-01-01T00:00:00. A time that they
-// skip or show twice is an error: which instant is meant is not told.
+// Instant is when the zone's clocks show a time, given as microseconds since they would have shown 1970-01-01T00:00:00. Of a time that
+// they show twice it is the first, as for columns of Parquet files; one that they skip is an error.
 func (z *Zone) Instant(wall int64) (int64, error) {
 	sec := floorDiv(wall, microsPerSecond)
 	var found []int64
@@ -208,17 +209,14 @@ func (z *Zone) Instant(wall int64) (int64, error) {
 		}
 	}
 	text := time.UnixMicro(wall).UTC().Format("2006-01-02T15:04:05.999999")
-	switch len(found) {
-	case 0:
+	if len(found) == 0 {
 		return 0, fmt.Errorf("the clocks of %s skip %s", z.name, text)
-	case 1:
-		micros, ok := times(found[0], microsPerSecond)
-		if !ok {
-			return 0, fmt.Errorf("%s is beyond any calendar", text)
-		}
-		return micros + wall - sec*microsPerSecond, nil
 	}
-	return 0, fmt.Errorf("the clocks of %s show %s twice, and nothing tells which is meant", z.name, text)
+	micros, ok := times(slices.Min(found), microsPerSecond)
+	if !ok {
+		return 0, fmt.Errorf("%s is beyond any calendar", text)
+	}
+	return micros + wall - sec*microsPerSecond, nil
 }
 
 // Midnight is the instant at which a date, as days since 1970-01-01, begins in the zone.

@@ -49,7 +49,7 @@ const (
 	Nanos   TimeUnit = "ns"
 )
 
-// Upcast makes an older event look like a current one. An event's upcasts are applied in their order: each first renames, then fills in, then multiplies.
+// Upcast makes an older event look like a current one. An event's upcasts are applied in their order: each first renames, then multiplies, then fills in what is missing.
 type Upcast struct {
 	// By is the integer column that has an event's version. An event whose By is below Below, or that has none, is upcast;
 	// with By empty every event is.
@@ -59,7 +59,7 @@ type Upcast struct {
 	Rename map[string]string `json:"rename,omitempty"`
 	// Default has the values, as JSON, of columns that an event lacks. A column that is there and null stays null.
 	Default map[string]json.RawMessage `json:"default,omitempty"`
-	// Multiply has factors of integer columns, whose unit was another one. A default is not multiplied by its own upcast's.
+	// Multiply has factors of integer columns, whose unit was another one.
 	Multiply map[string]int64 `json:"multiply,omitempty"`
 }
 
@@ -77,7 +77,7 @@ func columnKeys() []key {
 	return []key{
 		{name: "aliases", kind: texts, doc: "Names that the column had before. An event has one of its names, never two."},
 		{name: "scale", kind: count, doc: "Reads decimals as integers, with as many digits behind the point: 12.5 with scale 3 is 12500. What does not fit exactly is refused."},
-		{name: "zone", kind: text, doc: "The IANA zone of timestamps that state none (UTC flag off, no offset), and of dates that are read as timestamps."},
+		{name: "zone", kind: text, doc: "The IANA zone of timestamps that state none (UTC flag off, no offset), and of dates that are read as timestamps. Of a time that its clocks show twice the first is meant."},
 		{
 			name: "unit", kind: text, enum: []string{string(Seconds), string(Millis), string(Micros), string(Nanos)},
 			doc: "Reads plain integers as timestamps: that many s, ms, us or ns since 1970 in UTC.",
@@ -92,7 +92,7 @@ func upcastKeys() []key {
 		{name: "below", kind: count, doc: "Upcasts events whose version is below this one, and those that have none."},
 		{name: "rename", kind: pairs, doc: "Old names and their new ones, as {price: unit_price}."},
 		{name: "default", kind: pairs, doc: "Values of columns that an event lacks, as {currency: GBP}. A null stays null."},
-		{name: "multiply", kind: pairs, doc: "Factors of integer columns that were in another unit, as {unit_price: 10}."},
+		{name: "multiply", kind: pairs, doc: "Factors of integer columns that were in another unit, as {unit_price: 10}. Columns have their new names here and in default."},
 	}
 }
 
