@@ -16,6 +16,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -154,8 +155,24 @@ func Decode(topic string, partition int32, h Header, batch []byte) ([]*kgo.Recor
 			return nil, fmt.Errorf("the batch at offset %d has offset %d after %d", h.First, r.Offset, last)
 		}
 		last = r.Offset
+		ms := millis(r.Timestamp)
+		if ms > maxMillis || ms < -maxMillis {
+			return nil, fmt.Errorf("offset %d has the record time %d: in milliseconds, these are more than 290000 years", r.Offset, ms)
+		}
+		r.Timestamp = time.UnixMilli(ms)
 	}
 	return got.Records, nil
+}
+
+// maxMillis is how far from 1970 a record's time may be: what has a count of microseconds.
+const maxMillis = math.MaxInt64 / 1000
+
+// millis returns what a record's time is in the log. The library makes nanoseconds of it without looking whether they fit: beyond the year 2262, as with a
+// producer that took microseconds for milliseconds, they wrap around. They are a product of 64 and an odd number modulo 2^64,
+// so that all but the upper six bits, which are the sign's, can be told.
+func millis(wrapped time.Time) int64 {
+	const inverse = 0x10fb65668c26139 // of 1e6/64 modulo 2^58
+	return int64(uint64(wrapped.UnixNano())>>6*inverse<<6) >> 6
 }
 
 // decompressor is the library's, bounded, and looks at what comes out before the library makes records of it.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -227,4 +228,38 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The library wraps times beyond 2262 around, which is what a producer's microseconds, taken for milliseconds, are.
+func TestTimesOfAnyYear(t *testing.T) {
+	for _, ms := range []int64{
+		0, 1, -1, 1_700_000_000_123, 4_102_444_800_000, 9_223_372_036_854, 9_223_372_036_855, 253_402_300_799_999, 1_700_000_000_123_456,
+		math.MaxInt64 / 1000, math.MinInt64 / 1000, -62_135_596_800_000,
+	} {
+		raw := batchtest.Batch{First: 7, Values: []string{"a", "b"}, Timestamp: ms}.Encode()
+		h, err := logbatch.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := logbatch.Decode("t", 0, h, raw)
+		if err != nil {
+			t.Errorf("%d: %v", ms, err)
+			continue
+		}
+		for _, r := range records {
+			if r.Timestamp.UnixMilli() != ms || r.Timestamp.UnixMicro() != ms*1000 {
+				t.Errorf("%d is read as %d", ms, r.Timestamp.UnixMilli())
+			}
+		}
+	}
+	for _, ms := range []int64{math.MaxInt64/1000 + 1, 1 << 56, -1 << 56} {
+		raw := batchtest.Batch{First: 7, Values: []string{"a"}, Timestamp: ms}.Encode()
+		h, err := logbatch.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := logbatch.Decode("t", 0, h, raw); err == nil || !strings.Contains(err.Error(), "offset 7 has the record time") {
+			t.Errorf("%d: %v", ms, err)
+		}
+	}
 }
