@@ -33,13 +33,6 @@ var ErrRefused = errors.New("the archive cannot be continued")
 // ErrConflict means that another call archives the same topic to the same location. What it wrote is whole: the next call goes on from there.
 var ErrConflict = errors.New("the topic is being archived by another call")
 
-// The keys under which a segment's footer tells what was copied into it.
-const (
-	RangeKey   = "hindcast.range" // as [plan.Range]: first offset, and the one after the last
-	TopicKey   = "hindcast.topic"
-	TopicIDKey = "hindcast.topic-id" // empty for brokers that have none
-)
-
 // Reader yields the committed records of a range of a partition, in order; none at its end.
 type Reader interface {
 	Next(ctx context.Context) ([]*kgo.Record, error)

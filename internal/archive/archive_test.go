@@ -21,6 +21,7 @@ import (
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/record"
 	"hindcast/internal/source/brokers"
+	"hindcast/internal/source/parquetsrc"
 	"hindcast/internal/source/tailsrc"
 )
 
@@ -118,7 +119,7 @@ func describe(t *testing.T, store blob.Store) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		copied, _ := f.KeyValue(RangeKey)
+		copied, _ := f.KeyValue(parquetsrc.RangeKey)
 		line := strings.TrimPrefix(info.Key, "topics/"+topic+"/partition=") + " " + copied + ":"
 		in := f.Read(parquetfile.ReadOptions{Columns: []string{"kafka_offset", "value"}})
 		for {

@@ -11,6 +11,7 @@ import (
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source"
+	"hindcast/internal/source/parquetsrc"
 )
 
 // Columns are what is kept of a record, after [source.CapturedColumns].
@@ -153,7 +154,7 @@ func (a *archiver) encode(r *rows, copied plan.Range) ([]byte, error) {
 	var buf bytes.Buffer
 	w, err := parquetfile.NewWriter(&buf, r.schema, parquetfile.WriterOptions{
 		RowGroupRows: rowGroupRows, Encodings: encodings, Millis: []string{cols.Time}, Binary: r.binary,
-		KeyValue: map[string]string{RangeKey: copied.String(), TopicKey: a.Topic, TopicIDKey: a.TopicID},
+		KeyValue: map[string]string{parquetsrc.RangeKey: copied.String(), parquetsrc.TopicKey: a.Topic, parquetsrc.TopicIDKey: a.TopicID},
 	})
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
 	"hindcast/internal/source"
+	"hindcast/internal/source/parquetsrc"
 )
 
 // footers is how many are read at a time.
@@ -43,19 +44,20 @@ func (a *archiver) held(ctx context.Context) (map[int32][]segment, error) {
 		objects = append(objects, info)
 	}
 	segments := make([]segment, len(objects))
-	g, failed := errgroup.WithContext(ctx)
+	errs := make([]error, len(objects))
+	var g errgroup.Group
 	g.SetLimit(footers)
 	for i, o := range objects {
 		g.Go(func() error {
-			err := failed.Err()
-			if err == nil {
-				segments[i], err = a.read(ctx, o) // which is read from after the group has ended
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				segments[i], errs[i] = a.read(ctx, o)
 			}
-			return err
+			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
+	_ = g.Wait() // errs has them all, in the order of the keys
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, errs[i]
 	}
 	slices.SortFunc(segments, func(x, y segment) int {
 		return cmp.Or(cmp.Compare(x.partition, y.partition), cmp.Compare(x.First, y.First), cmp.Compare(x.Next, y.Next))
@@ -101,7 +103,7 @@ func (a *archiver) read(ctx context.Context, o blob.Info) (segment, error) {
 		return segment{}, err
 	}
 	s.file = f
-	noted, ok := f.KeyValue(RangeKey)
+	noted, ok := f.KeyValue(parquetsrc.RangeKey)
 	if !ok {
 		return refuse("is no segment of an archive: its footer does not say which offsets were copied; archive to another location")
 	}
@@ -113,10 +115,10 @@ func (a *archiver) read(ctx context.Context, o blob.Info) (segment, error) {
 	if err != nil || n != 3 || o.Key != a.key(s.partition, first) || !s.Contains(first) {
 		return refuse("has a name that does not fit the offsets %s that it holds: it was renamed or copied; put it back", s.Range)
 	}
-	if topic, _ := f.KeyValue(TopicKey); topic != a.Topic {
+	if topic, _ := f.KeyValue(parquetsrc.TopicKey); topic != a.Topic {
 		return refuse("is of the topic %s", topic)
 	}
-	if id, _ := f.KeyValue(TopicIDKey); id != a.TopicID {
+	if id, _ := f.KeyValue(parquetsrc.TopicIDKey); id != a.TopicID {
 		return refuse("was copied of a topic %s with the id %q, which the brokers have with the id %q: the topic was deleted and created again, and its offsets are others; archive to another location",
 			a.Topic, id, a.TopicID)
 	}

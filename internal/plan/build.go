@@ -184,6 +184,10 @@ func load(s *spec.Spec, inv Inventory, noBounds bool) ([]*log, error) {
 		if seg.Captured {
 			return nil, fmt.Errorf("segment %s: what a run captured is no part of a plan", seg.Key)
 		}
+		if seg.TopicID != "" && inv.TopicID != "" && seg.TopicID != inv.TopicID {
+			return nil, fmt.Errorf("segment %s was copied of a topic %s with the id %s, but the brokers have one with the id %s: the topic was deleted and created again, "+
+				"and its offsets are others: leave the tail out, or read segments of this topic", seg.Key, inv.Topic, seg.TopicID, inv.TopicID)
+		}
 		if seg.Quality == Unknown && !inv.AtLeastOnce {
 			if seg.Partition < 0 || seg.Partition > maxPartition || seg.First < 0 || seg.Next <= seg.First {
 				return nil, fmt.Errorf("segment %s: partition %d and the offsets %d to %d make no sense", seg.Key, seg.Partition, seg.First, seg.Next)

@@ -91,6 +91,8 @@ type Segment struct {
 	// Whole says that First to Next is what was copied of the log into it, as its writer vouches: an offset between them without a row is one
 	// without a record. Such segments need not begin and end with a row; captured ones are like that, too.
 	Whole bool `json:"whole,omitempty"`
+	// TopicID is that of the topic that it was copied of, where that is known: another's offsets are others.
+	TopicID string `json:"topic_id,omitempty"`
 }
 
 // Tail is what the brokers have of a topic partition.

@@ -133,6 +133,15 @@ func TestScenarios(t *testing.T) {
 			want: "0: read 0-40, partition=0/t+0+000007 all, tail 30-40, empty 0-7,20-30",
 		},
 		{
+			name: "a segment of a topic that was recreated since", want: "segment partition=0/t+0+000000 was copied of a topic t with the id old, but the brokers have one with the id new",
+			inv: func() Inventory {
+				inv := tailed(log(change(dense(0, 0, 2000), func(s *Segment) { s.TopicID = "old" })), 2000, 2100)
+				inv.TopicID = "new"
+				return inv
+			}(),
+			window: london("2011-11-02", "2011-11-03"),
+		},
+		{
 			name: "a gap accepted by name", inv: log(dense(0, 0, 2000), dense(0, 2010, nov4)), window: london("2011-11-02", "2011-11-03"), lateness: hour,
 			opts: Options{AcceptGaps: []Gap{{Offsets: Range{2000, 2004}}, {Offsets: Range{2004, 2010}}}},
 			want: "0: read 1400-3010, partition=0/t+0+000000 keep 1400-2000, partition=0/t+0+002010 keep 2010-3010, absent 2000-2010",

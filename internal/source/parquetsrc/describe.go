@@ -83,7 +83,10 @@ func (r *reader) describe(f *parquetfile.File, o object) (described, error) {
 			return described{}, err
 		}
 	}
-	return s, r.checkName(&s)
+	if err := r.checkName(&s); err != nil {
+		return described{}, err
+	}
+	return s, s.whole(f, r.topic)
 }
 
 // times sets the bounds of a row group's record times and event times.

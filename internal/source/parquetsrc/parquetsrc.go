@@ -74,7 +74,7 @@ func list(ctx context.Context, store blob.Store, src spec.Source, columns []reco
 	if err := sums.complete(p, src.Topic, found); err != nil {
 		return plan.Listing{}, err
 	}
-	r := reader{store: count, profile: p, columns: src.Segments.Columns, event: src.Event.Time, sums: sums, need: needed(src, columns)}
+	r := reader{store: count, profile: p, topic: src.Topic, columns: src.Segments.Columns, event: src.Event.Time, sums: sums, need: needed(src, columns)}
 	segments := make([]described, len(found.objects))
 	errs := make([]error, len(found.objects))
 	var g errgroup.Group
@@ -250,6 +250,7 @@ func needed(src spec.Source, columns []record.Field) []record.Field {
 
 // reader describes segments.
 type reader struct {
+	topic   string
 	store   blob.Store
 	profile profile
 	columns spec.KafkaColumns
