@@ -22,6 +22,7 @@ import (
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source/brokers"
+	"hindcast/internal/source/logbatch/batchtest"
 	"hindcast/internal/spec"
 	"hindcast/internal/testenv/kafkaenv"
 )
@@ -33,17 +34,32 @@ type live struct {
 	cl   *kgo.Client // a producer without transactions
 }
 
-func newLive(t *testing.T, k *kafkaenv.Cluster, partitions int32, copies int16, config map[string]string) *live {
+func newLive(t *testing.T, k *kafkaenv.Cluster, copies int16, config map[string]string) *live {
 	t.Helper()
 	l := &live{k: k, name: strings.NewReplacer("/", ".", " ", "-").Replace(t.Name()), cl: k.Client(t)}
-	l.create(t, partitions, copies, config)
+	l.create(t, copies, nil, config)
 	return l
 }
 
-func (l *live) create(t *testing.T, partitions int32, copies int16, config map[string]string) {
+// newLiveAt has replicas on these nodes, of which the first leads.
+func newLiveAt(t *testing.T, k *kafkaenv.Cluster, nodes []int32, config map[string]string) *live {
+	t.Helper()
+	l := &live{k: k, name: strings.NewReplacer("/", ".", " ", "-").Replace(t.Name()), cl: k.Client(t)}
+	l.create(t, -1, nodes, config)
+	return l
+}
+
+// create makes the topic, of one partition.
+func (l *live) create(t *testing.T, copies int16, nodes []int32, config map[string]string) {
 	t.Helper()
 	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = l.name, partitions, copies
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = l.name, 1, copies
+	if nodes != nil {
+		topic.NumPartitions = -1
+		at := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		at.Replicas = nodes
+		topic.ReplicaAssignment = append(topic.ReplicaAssignment, at)
+	}
 	for k, v := range config {
 		c := kmsg.NewCreateTopicsRequestTopicConfig()
 		c.Name, c.Value = k, &v
@@ -66,7 +82,7 @@ func (l *live) create(t *testing.T, partitions int32, copies int16, config map[s
 	})
 	kafkaenv.Wait(t, "leaders of "+l.name, func() bool {
 		d, err := describe(t.Context(), l.cl, l.name)
-		return err == nil && len(d.leaders) == int(partitions) && !slices.Contains(d.leaders, -1)
+		return err == nil && len(d.leaders) == 1 && !slices.Contains(d.leaders, -1)
 	})
 }
 
@@ -214,7 +230,7 @@ func TestServerOneNode(t *testing.T) {
 
 // Aborted transactions, interleaved ones, an open one, and a marker as the last record.
 func liveTransactions(t *testing.T, k *kafkaenv.Cluster) {
-	l := newLive(t, k, 1, 1, nil)
+	l := newLive(t, k, 1, nil)
 	a, b := k.Client(t, kgo.TransactionalID(l.name+"-a")), k.Client(t, kgo.TransactionalID(l.name+"-b"))
 	l.transact(t, a, kgo.TryCommit, 0, 1, 2) // offsets 0-3, the marker at 3
 	l.transact(t, a, kgo.TryAbort, 10, 11)   // 4-6
@@ -267,7 +283,7 @@ func liveTransactions(t *testing.T, k *kafkaenv.Cluster) {
 
 // A producer that dies in the middle of a transaction: the broker ends it after its time, and pinning waits for that.
 func liveHanging(t *testing.T, k *kafkaenv.Cluster) {
-	l := newLive(t, k, 1, 1, nil)
+	l := newLive(t, k, 1, nil)
 	l.send(t, l.cl, 0, 1)
 	dying, err := kgo.NewClient(kgo.SeedBrokers(k.Addrs()...), kgo.TransactionalID(l.name), kgo.TransactionTimeout(2*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -292,7 +308,7 @@ func liveHanging(t *testing.T, k *kafkaenv.Cluster) {
 
 // Keys at the end of the range are removed after it was pinned: there is no record at its last offsets, and none to wait for.
 func liveCompacted(t *testing.T, k *kafkaenv.Cluster) {
-	l := newLive(t, k, 1, 1, map[string]string{
+	l := newLive(t, k, 1, map[string]string{
 		"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "min.compaction.lag.ms": "0", "delete.retention.ms": "0",
 	})
 	send := func(key string, n int) {
@@ -338,7 +354,7 @@ func liveCompacted(t *testing.T, k *kafkaenv.Cluster) {
 // filled is a topic whose first thousand records take several answers of the brokers.
 func filled(t *testing.T, k *kafkaenv.Cluster, copies int16, config map[string]string) *live {
 	t.Helper()
-	l := newLive(t, k, 1, copies, config)
+	l := newLive(t, k, copies, config)
 	l.send(t, k.Client(t, kgo.ProducerBatchCompression(kgo.NoCompression())), 4000, count(0, 1000)...)
 	return l
 }
@@ -368,7 +384,7 @@ func liveRecreated(t *testing.T, k *kafkaenv.Cluster) {
 	opts := l.options(l.pin(t))
 	onFirstSegment(&opts, func() {
 		l.remove(t)
-		l.create(t, 1, 1, nil)
+		l.create(t, 1, nil, nil)
 		l.send(t, l.k.Client(t, kgo.ProducerBatchCompression(kgo.NoCompression())), 4000, count(5000, 6000)...)
 	})
 	began := time.Now()
@@ -432,7 +448,7 @@ func liveRows(t *testing.T, opts CaptureOptions) (out []struct{ offset, at, n in
 
 // The broker's clock is the record time, not the producer's.
 func liveAppendTime(t *testing.T, k *kafkaenv.Cluster) {
-	l := newLive(t, k, 1, 1, map[string]string{"message.timestamp.type": "LogAppendTime"})
+	l := newLive(t, k, 1, map[string]string{"message.timestamp.type": "LogAppendTime"})
 	before := time.Now().Truncate(time.Millisecond)
 	l.send(t, l.cl, 0, count(0, 50)...)
 	time.Sleep(5 * time.Millisecond)
@@ -450,17 +466,38 @@ func liveAppendTime(t *testing.T, k *kafkaenv.Cluster) {
 	}
 }
 
-// Record times may run backwards, lie ahead, and be before 1970.
+// sendRaw appends a batch to partition 0.
+func (l *live) sendRaw(t *testing.T, batch []byte) {
+	t.Helper()
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Records = batch
+	d, err := describe(t.Context(), l.cl, l.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic := kmsg.NewProduceRequestTopic()
+	topic.Topic, topic.TopicID, topic.Partitions = l.name, d.id, append(topic.Partitions, p)
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 20_000
+	req.Topics = append(req.Topics, topic)
+	resp, err := l.cl.Broker(int(d.leaders[0])).Request(t.Context(), req)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Record times may run backwards, lie ahead, and be a producer's microseconds that it took for milliseconds.
 func liveTimes(t *testing.T, k *kafkaenv.Cluster) {
-	l := newLive(t, k, 1, 1, map[string]string{
+	l := newLive(t, k, 1, map[string]string{
 		"message.timestamp.after.max.ms": fmt.Sprint(int64(1) << 60), "message.timestamp.before.max.ms": fmt.Sprint(int64(1) << 60), "retention.ms": "-1",
 	})
-	millis := []int64{1_700_000_000_000, 1_600_000_000_000, 4_102_444_800_000, 0, 1_700_000_000_001, 253_402_300_799_000, 1}
+	millis := []int64{1_700_000_000_000, 1_600_000_000_000, 4_102_444_800_000, 0, 1_700_000_000_001, 253_402_300_799_000, 1_700_000_000_000_000, 1}
+	// The client library would wrap the far ones around: they are sent as they are.
 	for n, at := range millis {
-		r := &kgo.Record{Topic: l.name, Value: []byte(event(n)), Timestamp: time.UnixMilli(at)}
-		if err := l.cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		l.sendRaw(t, batchtest.Batch{Values: []string{event(n)}, Timestamp: at}.Encode())
 	}
 	opts := l.options(l.pin(t))
 	opts.SegmentRows, opts.RowGroupRows = 4, 2
@@ -476,7 +513,7 @@ func liveTimes(t *testing.T, k *kafkaenv.Cluster) {
 }
 
 func liveCodecs(t *testing.T, k *kafkaenv.Cluster) {
-	l := newLive(t, k, 1, 1, nil)
+	l := newLive(t, k, 1, nil)
 	n := 0
 	for _, c := range []kgo.CompressionCodec{
 		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
@@ -493,6 +530,7 @@ func liveRestart(t *testing.T, k *kafkaenv.Cluster) {
 	opts := l.options(l.pin(t))
 	opts.Patience = time.Minute
 	back := make(chan struct{})
+	t.Cleanup(func() { <-back })
 	onFirstSegment(&opts, func() {
 		k.Kill(1)
 		go func() {
@@ -502,7 +540,6 @@ func liveRestart(t *testing.T, k *kafkaenv.Cluster) {
 		}()
 	})
 	l.whole(t, opts, rowsOf(0, count(0, 1000)...))
-	<-back
 }
 
 // A partition that is added while a run reads holds records that the plan knows nothing of, and moves keys from one partition to another.
