@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ const stopAt = "HINDCAST_TEST_STOP_AT"
 const changedCode = "HINDCAST_TEST_CHANGED_CODE"
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // hundreds of short runs, of small heaps
 	if os.Getenv(asProgram) == "" {
 		code := m.Run()
 		for _, dir := range kept {

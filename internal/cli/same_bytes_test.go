@@ -114,6 +114,8 @@ func TestSameInputSameBytes(t *testing.T) {
 		ways := c.ways
 		if testenv.Full() {
 			ways = append(ways, c.full...)
+		} else if c.job != demoJob {
+			continue // each reads the whole log
 		}
 		t.Run(c.job, func(t *testing.T) {
 			type result struct {
