@@ -139,9 +139,10 @@ type Inventory struct {
 	Ignored int   `json:"ignored"`
 	// AtLeastOnce says that the log's offsets are not known at all: those of the segments, all of Quality Unknown and of partition 0, number their
 	// rows, one after the other. The rows are cut by time and deduped by id; whether any is missing, or there twice without an id, cannot be told.
-	AtLeastOnce bool     `json:"at_least_once,omitempty"`
-	Notes       []string `json:"notes,omitempty"` // of the listing
-	Listed      Cost     `json:"listed,omitzero"`
+	AtLeastOnce bool           `json:"at_least_once,omitempty"`
+	Passed      map[string]int `json:"passed,omitempty"` // of the listing
+	Notes       []string       `json:"notes,omitempty"`  // of the listing
+	Listed      Cost           `json:"listed,omitzero"`
 }
 
 // Options are what the user may set of a plan. The zero value is right.
