@@ -159,7 +159,20 @@ func sameTables(ctx context.Context, ds blob.Store, ref table.Ref, j job.Job, s 
 	return nil
 }
 
+// inventory is what there is of the log: its segments and, where the job has a tail, what the brokers pin.
 func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Inventory, error) {
+	inv, err := e.listed(ctx, j, r)
+	if err != nil {
+		return plan.Inventory{}, err
+	}
+	if err := e.pin(ctx, r.Spec.Source, &inv); err != nil {
+		return plan.Inventory{}, err
+	}
+	return inv, nil
+}
+
+// listed is the inventory without the tail.
+func (e *Env) listed(ctx context.Context, j job.Job, r Request) (plan.Inventory, error) {
 	src := r.Spec.Source
 	segments, err := e.Open(ctx, e.Locate(src.Segments.Parquet))
 	if err != nil {
@@ -174,21 +187,30 @@ func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Invento
 		return plan.Inventory{}, refusedUnlessTransient(err)
 	}
 	inv := plan.Inventory{
-		Topic: src.Topic, Segments: listing.Segments, Ignored: listing.Ignored, AtLeastOnce: listing.AtLeastOnce, Notes: listing.Notes, Listed: listing.Listed, AsOf: r.AsOf,
+		Topic: src.Topic, Segments: listing.Segments, Ignored: listing.Ignored, AtLeastOnce: listing.AtLeastOnce, Passed: listing.Passed, Notes: listing.Notes,
+		Listed: listing.Listed, AsOf: r.AsOf,
 	}
+	if err := parquetsrc.CheckTail(ctx, segments, src); err != nil {
+		return plan.Inventory{}, refusedUnlessTransient(err)
+	}
+	return inv, nil
+}
+
+// pin adds what the brokers have to an inventory, where the job has a tail.
+func (e *Env) pin(ctx context.Context, src spec.Source, inv *plan.Inventory) error {
 	if src.Tail == nil {
-		return inv, nil
+		return nil
 	}
 	access, err := e.Brokers(ctx, src.Tail, src.Topic)
 	if err != nil {
-		return plan.Inventory{}, err
+		return err
 	}
 	pinned, err := tailsrc.Pin(ctx, access, src.Topic, tailsrc.PinOptions{})
 	if err != nil {
-		return plan.Inventory{}, refusedUnlessTransient(err)
+		return refusedUnlessTransient(err)
 	}
 	inv.HasTail, inv.Tails, inv.TopicID = true, pinned.Tails, pinned.TopicID
-	return inv, nil
+	return nil
 }
 
 func refusedUnlessTransient(err error) error {

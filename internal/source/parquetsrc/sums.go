@@ -2,8 +2,10 @@ package parquetsrc
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -93,4 +95,35 @@ func (s *sums) complete(p profile, topic string, f found) error {
 		}
 	}
 	return first(errs)
+}
+
+// CheckTail holds the file of an embedded broker, as samples have one, against the sums, where these name it: it is a part of the log, too. It is
+// called before the broker is started.
+func CheckTail(ctx context.Context, store blob.Store, src spec.Source) error {
+	if src.Tail == nil || len(src.Tail.Brokers) == 0 {
+		return nil
+	}
+	file, embedded := strings.CutPrefix(src.Tail.Brokers[0], spec.Embedded)
+	key, below := strings.CutPrefix(file, strings.TrimSuffix(src.Segments.Parquet, "/")+"/")
+	if !embedded || !below {
+		return nil
+	}
+	s, err := readSums(ctx, store, src.Segments)
+	if err != nil || s == nil || s.of[key] == "" {
+		return err
+	}
+	o, err := store.Get(ctx, key, blob.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the tail's file %s: %w", key, err)
+	}
+	defer o.Body.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, o.Body); err != nil {
+		return fmt.Errorf("read the tail's file %s: %w", key, err)
+	}
+	if got := hex.EncodeToString(hash.Sum(nil)); got != s.of[key] {
+		return fmt.Errorf("%s, the tail: its SHA-256 is %s, but %s has %s: it was damaged or replaced; restore it, or update the sums if it was replaced on purpose",
+			key, got, s.key, s.of[key])
+	}
+	return nil
 }
