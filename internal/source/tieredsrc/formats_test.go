@@ -162,3 +162,37 @@ func TestOffsetIndex(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// FuzzManifest holds that a manifest and a chunk index of any bytes are read, or refused, and give chunks that tile the log.
+func FuzzManifest(f *testing.F) {
+	head := `{"version":"1","remoteLogSegmentMetadata":{"remoteLogSegmentId":{"topicIdPartition":{"topicPartition":{"partition":0}}},"startOffset":0,"endOffset":9,"segmentLeaderEpochs":{"0":0}},"chunkIndex":`
+	f.Add([]byte(head+`{"type":"fixed","originalChunkSize":100,"originalFileSize":250,"transformedChunkSize":128,"finalTransformedChunkSize":78}}`), int64(334))
+	f.Add([]byte(head+`{"type":"variable","originalChunkSize":100,"originalFileSize":350,"transformedChunks":"KLUv/QQAsQAAAAAABAAAAGQDAADIAREMAAAAAAAAAZrJbZM="}}`), int64(70401))
+	f.Fuzz(func(t *testing.T, raw []byte, stored int64) {
+		m, err := parseManifest(raw)
+		if err != nil {
+			return
+		}
+		c, err := m.ChunkIndex.index(stored)
+		if err != nil {
+			return
+		}
+		if n := int64(len(c.at) - 1); c.at[0] != 0 || c.at[n] != stored || n*c.original < c.file || (n-1)*c.original >= c.file && n > 0 || !slices.IsSorted(c.at) {
+			t.Fatalf("%+v of %d bytes", c, stored)
+		}
+		_ = m.cover(stored)
+	})
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add("orders--AAAAAAAAAAAAAAAAAA_-w/12/00000000000000000123-ZZ-_ZZZZZZZZZZZZZZZZZg.log")
+	f.Add("orders-7--AAAAAAAAAAAAAAAAAA_-w/00000000000000000123-ZZ-_ZZZZZZZZZZZZZZZZZg.log")
+	f.Fuzz(func(t *testing.T, key string) {
+		for _, layout := range []Layout{Aiven, Local} {
+			n, ok := parseName(layout, key)
+			if ok && (n.stem+n.part != key || n.topic == "" || !isID(n.topicID) || !isID(n.id) || n.base < 0 || n.partition < 0) {
+				t.Fatalf("%q: %+v", key, n)
+			}
+		}
+	})
+}

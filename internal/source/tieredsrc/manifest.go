@@ -144,6 +144,9 @@ func (s *segment) describeAiven(ctx context.Context, store blob.Store, opts Opti
 		s.epochs = append(s.epochs, Epoch{Epoch: e, First: md.LeaderEpochs[e]})
 	}
 	s.epochs, err = within(s.epochs, s.base, s.next)
+	if err == nil && s.broken == nil {
+		err = m.cover(s.parts[partIndexes].Size)
+	}
 	if err == nil && s.broken == nil && m.Encryption != nil {
 		if m.key, s.broken = unwrap(*m.Encryption, opts.Keys); s.broken != nil {
 			s.broken = fmt.Errorf("segment %s: %w", s.stem, s.broken)
@@ -152,7 +155,29 @@ func (s *segment) describeAiven(ctx context.Context, store blob.Store, opts Opti
 	return err
 }
 
-// part reads one of the indexes by its name in the manifest. One that is absent is empty.
+// cover holds that the indexes lie one after the other and are all that the object has: a manifest that lost one would else give the records of
+// aborted transactions.
+func (m *manifest) cover(size int64) error {
+	at := int64(0)
+	for _, name := range []string{indexOffsets, "timestamp", indexSnapshot, indexEpochs, indexTxns} {
+		p := m.SegmentIndexes[name]
+		switch {
+		case p == nil && name != indexTxns:
+			return fmt.Errorf("the manifest has no %s index", name)
+		case p == nil:
+		case p.Position != at:
+			return fmt.Errorf("the manifest has the %s index at %d, and the one before it ends at %d", name, p.Position, at)
+		default:
+			at += p.Size
+		}
+	}
+	if at != size {
+		return fmt.Errorf("the manifest has indexes of %d bytes, and they have %d: one is missing or cut off", at, size)
+	}
+	return nil
+}
+
+// aivenPart reads one of the indexes by its name in the manifest. One that is absent is empty.
 func (s *segment) aivenPart(ctx context.Context, store blob.Store, name string) ([]byte, error) {
 	p := s.manifest.SegmentIndexes[name]
 	if p == nil || p.Size == 0 {

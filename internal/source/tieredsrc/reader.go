@@ -18,15 +18,20 @@ type Reader struct {
 	log     *Log
 	p       *Partition
 	run     *run
-	pos, to int64
+	pos, to int64 // pos may pass to, see Next
 
 	aborted *logbatch.Aborted
-	ends    map[int64]int64 // the producers of aborted transactions, by their markers' offsets
-	given   map[int64]int64 // where the transactions began that are under way and whose records were given out, by producer
+	pending map[int64]transaction // those under way that have records in the range, by producer
 
 	in    *batches // of the piece under way
 	piece piece
 	last  logbatch.Header // of the batch before
+}
+
+// transaction is one whose marker was not met yet.
+type transaction struct {
+	first int64
+	kept  bool // by the transaction index it is committed
 }
 
 // Read begins to read the committed records of the offsets [from, to) of a partition. The offsets must lie in one of [Partition.Ranges].
@@ -58,11 +63,7 @@ func (l *Log) read(ctx context.Context, partition int32, from, to int64) (*Reade
 	if err != nil {
 		return nil, err
 	}
-	ends := make(map[int64]int64, len(list))
-	for _, t := range list {
-		ends[t.Last] = t.ProducerID
-	}
-	return &Reader{log: l, p: p, run: r, pos: from, to: to, aborted: logbatch.NewAborted(list), ends: ends, given: map[int64]int64{}}, nil
+	return &Reader{log: l, p: p, run: r, pos: from, to: to, aborted: logbatch.NewAborted(list), pending: map[int64]transaction{}}, nil
 }
 
 // absent names the first offsets of a range that cannot be read.
@@ -85,12 +86,14 @@ func (p *Partition) absent(from, to int64) error {
 }
 
 // Covered returns the offset up to which every record was returned: all that follow have this offset or a greater one.
-func (r *Reader) Covered() int64 { return r.pos }
+func (r *Reader) Covered() int64 { return min(r.pos, r.to) }
 
-// Next returns the records of the next batch that has any, or io.EOF where the range ends, with [Reader.Covered] at its end. After
-// another error there is no use in going on; [ErrChanged] means that the store is not what was listed any more.
+// Next returns the records of the next batch that has any, or io.EOF where the range ends, with [Reader.Covered] at its end. Before it says
+// that, it reads on until it has met the markers of the range's transactions. After another error there is no use in going on, and what was
+// returned may be wrong: a transaction index may have said committed where the marker says aborted. [ErrChanged] means that the store
+// is not what was listed any more.
 func (r *Reader) Next(ctx context.Context) ([]*kgo.Record, error) {
-	for r.pos < r.to {
+	for r.pos < r.to || len(r.pending) > 0 {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -108,6 +111,11 @@ func (r *Reader) Next(ctx context.Context) ([]*kgo.Record, error) {
 // step goes past one batch, or to the next segment.
 func (r *Reader) step(ctx context.Context) ([]*kgo.Record, error) {
 	if r.in == nil {
+		if r.pos >= r.run.next {
+			for producer, t := range r.pending {
+				return nil, fmt.Errorf("the transaction of producer %d from offset %d has no marker up to offset %d, though it was decided there", producer, t.first, r.run.next)
+			}
+		}
 		at := sort.Search(len(r.run.pieces), func(i int) bool { return r.run.pieces[i].next > r.pos })
 		r.piece = r.run.pieces[at]
 		target := r.pos
@@ -122,7 +130,7 @@ func (r *Reader) step(ctx context.Context) ([]*kgo.Record, error) {
 	h, batch, err := r.in.batch(ctx)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && h.First >= r.piece.next:
-		r.pos, r.in = min(r.piece.next, r.to), nil
+		r.pos, r.in = r.piece.next, nil
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -152,6 +160,11 @@ func (r *Reader) take(h logbatch.Header, batch []byte) ([]*kgo.Record, error) {
 	case r.last.Size > 0 && h.First < r.last.Next:
 		return nil, r.differ(h)
 	}
+	from := r.pos
+	r.pos, r.last = h.Next, h
+	if h.First >= r.to && !h.Control() {
+		return nil, nil
+	}
 	records, err := logbatch.Decode(r.log.Topic, r.p.Partition, h, batch)
 	if err != nil {
 		return nil, fmt.Errorf("segment %s: %w", name, err)
@@ -163,8 +176,6 @@ func (r *Reader) take(h logbatch.Header, batch []byte) ([]*kgo.Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("segment %s: %w", name, err)
 	}
-	from := r.pos
-	r.pos, r.last = min(h.Next, r.to), h
 	return slices.DeleteFunc(kept, func(rec *kgo.Record) bool { return rec.Offset < from || rec.Offset >= r.to }), nil
 }
 
@@ -173,24 +184,27 @@ func (r *Reader) agree(h logbatch.Header, records []*kgo.Record, kept bool) erro
 	if !h.Transactional() {
 		return nil
 	}
+	t, ok := r.pending[h.ProducerID]
 	if !h.Control() {
-		if _, ok := r.given[h.ProducerID]; !ok && kept {
-			r.given[h.ProducerID] = h.First
+		switch {
+		case len(records) == 0:
+		case !ok:
+			r.pending[h.ProducerID] = transaction{first: h.First, kept: kept}
+		case t.kept != kept:
+			return fmt.Errorf("the transaction index has only a part of the transaction of producer %d from offset %d: it is damaged", h.ProducerID, t.first)
 		}
 		return nil
 	}
-	m, ok, err := logbatch.ReadMarker(h, records)
-	if err != nil || !ok {
+	m, marker, err := logbatch.ReadMarker(h, records)
+	if err != nil || !marker {
 		return err
 	}
-	first, given := r.given[m.ProducerID]
-	delete(r.given, m.ProducerID)
-	_, indexed := r.ends[m.Offset]
+	delete(r.pending, m.ProducerID)
 	switch {
-	case m.Abort && given:
-		return fmt.Errorf("the transaction of producer %d from offset %d was aborted at %d, and the transaction index does not have it", m.ProducerID, first, m.Offset)
-	case !m.Abort && indexed:
-		return fmt.Errorf("the transaction of producer %d was committed at %d, and the transaction index says aborted", m.ProducerID, m.Offset)
+	case ok && m.Abort && t.kept:
+		return fmt.Errorf("the transaction of producer %d from offset %d was aborted at %d, and the transaction index does not have it", m.ProducerID, t.first, m.Offset)
+	case ok && !m.Abort && !t.kept:
+		return fmt.Errorf("the transaction of producer %d from offset %d was committed at %d, and the transaction index says aborted", m.ProducerID, t.first, m.Offset)
 	}
 	return nil
 }

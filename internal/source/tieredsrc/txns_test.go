@@ -145,6 +145,12 @@ func TestATransactionIndexThatLiesIsAnError(t *testing.T) {
 		if got, err := read(t, l, 0, 0, 6); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, test.want)
 		}
+		// A range that ends before the marker is read no other way.
+		_, err1 := read(t, l, 0, 0, 1)
+		_, err2 := read(t, l, 0, 3, 4)
+		if err1 == nil && err2 == nil {
+			t.Errorf("%s: not found out in part of a transaction", name)
+		}
 	}
 	for name, change := range map[string]func(b []byte) []byte{
 		"a snapshot cut off":   func(b []byte) []byte { return b[:len(b)-1] },
@@ -211,6 +217,12 @@ func TestWithoutASnapshotTheBatchesSayWhatIsOpen(t *testing.T) {
 // TestAnyHistoryIsReadAsItWasWritten is a property: of any log, cut and copied in any way, what is read is what was committed.
 func TestAnyHistoryIsReadAsItWasWritten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
+	read := int64(0)
+	defer func() {
+		if read < 60*20 {
+			t.Errorf("only %d offsets could be read", read)
+		}
+	}()
 	for round := range 60 {
 		h := newHistory()
 		for range 40 {
@@ -256,6 +268,7 @@ func TestAnyHistoryIsReadAsItWasWritten(t *testing.T) {
 		p := l.Find(0)
 		end := p.Segments[len(p.Segments)-1].Range.Next
 		decided := p.Handover(0)
+		read += decided
 		for o := range end {
 			if _, done := h.fate[o]; o < decided && !done && slices.ContainsFunc([]int64{1, 2, 3}, func(p int64) bool { return slices.Contains(h.open[p], o) }) {
 				t.Errorf("round %d: offset %d is of an open transaction, and handed over at %d", round, o, decided)
