@@ -32,7 +32,7 @@ func (a Access) explain(err error) string {
 		unknownCA x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
-		alert     tls.AlertError
+		alert     *net.OpError
 		header    tls.RecordHeaderError
 		first     *kgo.ErrFirstReadEOF
 		dns       *net.DNSError
@@ -57,7 +57,7 @@ func (a Access) explain(err error) string {
 		return "their certificate is not valid"
 	case errors.As(err, &header):
 		return "they answer, but not by TLS: take source.tail.tls out, or name another port"
-	case errors.As(err, &alert):
+	case errors.As(err, &alert) && alert.Op == "remote error": // so package tls says what the other side sent
 		if a.TLS != nil && len(a.TLS.Certificates) == 0 {
 			return "they end the handshake, as those do that ask for a certificate: set source.tail.tls.cert and key"
 		}

@@ -208,8 +208,8 @@ func (c *Cluster) properties(n *node) (string, error) {
 		"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1",
 		"offsets.topic.replication.factor": copies, "transaction.state.log.replication.factor": copies,
 		"transaction.state.log.min.isr": "1", "group.initial.rebalance.delay.ms": "0",
-		"controller.quorum.election.timeout.ms": "500", "controller.quorum.fetch.timeout.ms": "1000", "controller.quorum.election.backoff.max.ms": "500",
-		"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "2000",
+		"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "5000", // a busy machine stops for seconds
+		"log.retention.ms":    "-1", // records of tests are from 1970
 		"num.network.threads": "1", "num.io.threads": "2", "background.threads": "1", "log.cleaner.dedupe.buffer.size": "4194304",
 		"auto.create.topics.enable": "false", "log.segment.delete.delay.ms": "1000",
 	}

@@ -151,7 +151,7 @@ func (a *authority) properties(*node) secureProperties {
 // addScramUsers makes User known by SCRAM.
 func (c *Cluster) addScramUsers(t testing.TB) {
 	t.Helper()
-	req := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+	cl := c.Client(t)
 	for mechanism, h := range map[int8]func() hash.Hash{1: sha256.New, 2: sha512.New} {
 		const iterations = 4096
 		salt := []byte("salt for tests")
@@ -161,22 +161,16 @@ func (c *Cluster) addScramUsers(t testing.TB) {
 		}
 		up := kmsg.NewAlterUserSCRAMCredentialsRequestUpsertion()
 		up.Name, up.Mechanism, up.Iterations, up.Salt, up.SaltedPassword = User, mechanism, iterations, salt, salted
-		req.Upsertions = append(req.Upsertions, up)
-	}
-	cl := c.Client(t)
-	Wait(t, "the users to be known", func() bool {
+		req := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+		req.Upsertions = append(req.Upsertions, up) // a request may have a user only once
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
 		resp, err := req.RequestWith(ctx, cl)
+		cancel()
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Results[0].ErrorCode)
+		}
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("add user %s: %v", User, err)
 		}
-		for _, r := range resp.Results {
-			if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-				t.Logf("user %s: %v", r.User, err)
-				return false
-			}
-		}
-		return true
-	})
+	}
 }
