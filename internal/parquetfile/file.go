@@ -29,6 +29,7 @@ type File struct {
 	end     int64 // where the footer starts
 	footer  *footer.Footer
 	columns []field
+	rules   map[string]Rule
 	trusted bool
 }
 
@@ -97,12 +98,35 @@ func (f *File) open(size int64) error {
 		return refuse("it is encrypted or signed with a key, which is not read")
 	}
 	f.trusted = trusted(f.footer.CreatedBy)
+	if omitsDictionaryHeader(f.footer.CreatedBy) {
+		for i := range f.footer.Groups {
+			for j := range f.footer.Groups[i].Chunks {
+				c := &f.footer.Groups[i].Chunks[j]
+				c.Slack = max(0, min(100, f.end-c.Start()-c.Compressed)) // what Arrow allows for
+			}
+		}
+	}
 	return f.reconcile()
+}
+
+// omitsDictionaryHeader reports whether a writer states chunks without the header of their dictionary: parquet-mr before 1.2.9 (PARQUET-816).
+func omitsDictionaryHeader(createdBy string) bool {
+	rest, ok := strings.CutPrefix(createdBy, "parquet-mr")
+	if !ok {
+		return false
+	}
+	version, ok := strings.CutPrefix(rest, " version ")
+	if !ok {
+		return rest == ""
+	}
+	var major, minor, patch int
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	return n == 3 && slices.Compare([]int{major, minor, patch}, []int{1, 2, 9}) < 0
 }
 
 // reconcile holds the parts of the footer against each other.
 func (f *File) reconcile() error {
-	cols, leaves, err := fields(f.footer.Schema)
+	cols, leaves, err := fields(f.footer.Schema, f.rules)
 	if err != nil {
 		return err
 	}
@@ -181,6 +205,29 @@ func (f *File) Columns() []string {
 		names = append(names, f.columns[i].name)
 	}
 	return names
+}
+
+// WithRules returns the file as it is read by rules for its columns, by name. A rule for a column that the file has not has no effect.
+func (f *File) WithRules(rules map[string]Rule) (*File, error) {
+	ruled := *f
+	ruled.rules = rules
+	if err := ruled.reconcile(); err != nil {
+		return nil, err
+	}
+	return &ruled, nil
+}
+
+// Stored describes how a column is stored, whether or not it can be read. It is not ok for nested columns and those that are not there.
+func (f *File) Stored(name string) (s Stored, ok bool) {
+	i := slices.IndexFunc(f.columns, func(c field) bool { return c.name == name })
+	if i < 0 || f.columns[i].nested {
+		return Stored{}, false
+	}
+	c := &f.columns[i]
+	return Stored{
+		Type: c.Type.String(), Annotation: c.annotation(), Scale: int(c.logical.Scale), Precision: int(c.logical.Precision),
+		Local: c.logical.ID == footer.Timestamp && !c.logical.UTC,
+	}, true
 }
 
 // Column describes a column. The error says that there is none of that name, or why it cannot be read.
@@ -265,7 +312,7 @@ func (f *File) nulls(c *field, m *footer.Chunk) (n int64, ok bool) {
 }
 
 func (f *File) bounds(c *field, m *footer.Chunk) (lo, hi int64, ok bool) {
-	if !f.trusted || c.Conv == column.FromUint32 || c.Conv == column.FromUint64 {
+	if !f.trusted || c.Kind == record.String || c.Conv == column.FromUint32 || c.Conv == column.FromUint64 {
 		return 0, 0, false
 	}
 	s := m.Stats
@@ -281,7 +328,7 @@ func (f *File) bounds(c *field, m *footer.Chunk) (lo, hi int64, ok bool) {
 		return 0, 0, false
 	}
 	both := []int64{lo, hi}
-	if column.Convert(both, c.Conv) != nil || both[0] > both[1] {
+	if c.Convert(both) != nil || both[0] > both[1] {
 		return 0, 0, false
 	}
 	return both[0], both[1], true

@@ -158,7 +158,7 @@ func (r *Reader) start() error {
 	for i := range r.columns {
 		c := &r.columns[i]
 		c.chunk = &g.Chunks[c.field.leaf]
-		total += c.chunk.Compressed
+		total += c.chunk.Length()
 	}
 	if total <= preload {
 		if err := r.preload(); err != nil {
@@ -208,7 +208,7 @@ func (r *Reader) preload() error {
 		}
 		for _, c := range order[i : i+n] {
 			at := c.chunk.Start() - start
-			if err := c.Start(c.chunk, buf[at:at+c.chunk.Compressed]); err != nil {
+			if err := c.Start(c.chunk, buf[at:at+c.chunk.Length()]); err != nil {
 				return err
 			}
 		}
@@ -221,7 +221,7 @@ func (r *Reader) preload() error {
 // span returns the end of the read that begins with order[0], and how many chunks it takes in.
 func span(order []*reading) (end int64, n int) {
 	for n < len(order) && (n == 0 || order[n].chunk.Start() <= end+nearby) {
-		end = max(end, order[n].chunk.Start()+order[n].chunk.Compressed)
+		end = max(end, order[n].chunk.Start()+order[n].chunk.Length())
 		n++
 	}
 	return end, n

@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
@@ -12,16 +13,41 @@ import (
 )
 
 var logicalNames = map[int16]string{
-	2: "MAP", 3: "LIST", 5: "DECIMAL", 6: "DATE", 7: "TIME", 8: "TIMESTAMP", 10: "INTEGER", 11: "UNKNOWN", 15: "FLOAT16",
-	16: "VARIANT", 17: "GEOMETRY", 18: "GEOGRAPHY",
+	1: "STRING", 2: "MAP", 3: "LIST", 4: "ENUM", 5: "DECIMAL", 6: "DATE", 7: "TIME", 8: "TIMESTAMP", 9: "INTERVAL", 10: "INTEGER",
+	11: "UNKNOWN", 12: "JSON", 13: "BSON", 14: "UUID", 15: "FLOAT16", 16: "VARIANT", 17: "GEOMETRY", 18: "GEOGRAPHY",
+}
+
+// Rule says how a column is read whose file does not say it, or not as its reader wants it. What does not concern a column has no
+// effect on it, so that one rule serves files of several writers; but a Scale is refused for what is no decimal.
+type Rule struct {
+	// Scale is set where decimals are read, as Int64 in units of 10^-Scale: exactly, or not at all. It is 0 to 18.
+	Scale *int
+	// Zone is where the clocks were whose time is stored in timestamps that are no instants (isAdjustedToUTC=false), or in INT96. A time
+	// that they showed twice is the first of the two; one that they never showed is an error.
+	Zone *time.Location
+	// INT96 has INT96 values read as timestamps: instants, as Spark and Hive write them, unless Zone is set.
+	INT96 bool
+	// Text has decimals and unsigned 64-bit integers read as String, written out with all their digits: for those that 64 bits do not hold.
+	Text bool
+}
+
+// Stored is how a file stores a column.
+type Stored struct {
+	Type       string // the physical type: INT64
+	Annotation string // DECIMAL; empty where there is none
+	Scale      int    // of decimals
+	Precision  int    // of decimals
+	Local      bool   // timestamps that are no instants
 }
 
 // field is one top-level field of a file.
 type field struct {
 	column.Shape
-	name   string
-	reason string // why it cannot be read; the shape is then unset
-	leaf   int    // position among a row group's chunks
+	name    string
+	reason  string // why it cannot be read; the shape is then unset
+	leaf    int    // position among a row group's chunks
+	nested  bool
+	logical footer.Logical
 }
 
 func (c *field) field() record.Field {
@@ -29,7 +55,7 @@ func (c *field) field() record.Field {
 }
 
 // fields lists the top-level fields of a schema and the number of leaves.
-func fields(schema []footer.Element) (cols []field, leaves int, err error) {
+func fields(schema []footer.Element, rules map[string]Rule) (cols []field, leaves int, err error) {
 	next := 1
 	seen := map[string]int{}
 	for range schema[0].Children {
@@ -43,9 +69,10 @@ func fields(schema []footer.Element) (cols []field, leaves int, err error) {
 			return nil, 0, err
 		}
 		if next > first+1 || e.Type < 0 {
+			col.nested = true
 			col.reason = "it is nested (a structure, list or map); only flat columns are read"
 		} else {
-			flatColumn(&col, &e)
+			flatColumn(&col, &e, rules[e.Name])
 		}
 		if i, ok := seen[e.Name]; ok {
 			cols[i].reason = "the file has several columns of this name"
@@ -87,7 +114,12 @@ func skipElement(schema []footer.Element, i, leaves, depth int) (int, int, error
 }
 
 // flatColumn says how a leaf is read, or why it is not.
-func flatColumn(c *field, e *footer.Element) {
+func flatColumn(c *field, e *footer.Element, rule Rule) {
+	c.Type, c.Length = format.Type(e.Type), int(e.Length)
+	c.logical = e.Logical
+	if c.logical.ID == 0 {
+		c.logical = fromConverted(e)
+	}
 	switch format.FieldRepetitionType(e.Repetition) {
 	case format.Required:
 	case format.Optional:
@@ -99,47 +131,116 @@ func flatColumn(c *field, e *footer.Element) {
 		c.reason = "its repetition type is unknown"
 		return
 	}
-	c.Type, c.Length = format.Type(e.Type), int(e.Length)
-	logical := e.Logical
-	if logical.ID == 0 {
-		logical = fromConverted(e.Converted)
+	if c.logical.ID == footer.Decimal && c.Type != format.Float && c.Type != format.Double && c.Type != format.Boolean {
+		decimalColumn(c, rule)
+		return
 	}
-	ok := false
+	if rule.Scale != nil {
+		c.reason = fmt.Sprintf("a scale is declared for it, but it is no decimal: it is %s", c.described())
+		return
+	}
+	l, ok := &c.logical, false
+	plain := l.ID == 0 || l.ID == footer.Null
 	switch c.Type {
 	case format.Boolean:
-		c.Kind, ok = record.Bool, logical.ID == 0
+		c.Kind, ok = record.Bool, plain
 	case format.Int32:
-		ok = int32Column(c, logical)
+		ok = int32Column(c, l)
 	case format.Int64:
-		ok = int64Column(c, logical)
+		ok = int64Column(c, l, rule.Text)
 	case format.Float, format.Double:
-		c.Kind, ok = record.Float64, logical.ID == 0
+		c.Kind, ok = record.Float64, plain
 	case format.ByteArray:
 		c.Kind = record.String
-		switch logical.ID {
-		case 0, footer.String, footer.Enum, footer.JSON, footer.BSON:
+		switch l.ID {
+		case 0, footer.Null, footer.String, footer.Enum, footer.JSON, footer.BSON, footer.Geometry, footer.Geography:
 			ok = true
 		}
 	case format.FixedLenByteArray:
-		c.Kind, ok = record.String, logical.ID == 0 || logical.ID == footer.UUID
+		c.Kind, ok = record.String, plain || l.ID == footer.UUID || l.ID == footer.Interval
+		if l.ID == footer.Float16 && c.Length == 2 {
+			c.Kind, c.Conv, ok = record.Float64, column.FromHalf, true
+		}
 		if c.Length <= 0 {
 			c.reason = fmt.Sprintf("its values have the fixed length %d", c.Length)
 		}
 	case format.Int96:
-		c.reason = "it is an INT96 timestamp, whose zone is not defined; have the exporter write TIMESTAMP(MICROS, UTC)"
+		c.Kind, c.Conv, ok = record.Timestamp, column.FromInt96, plain || l.ID == footer.Timestamp
+		if c.Zone = rule.Zone; !rule.INT96 {
+			c.reason = "it is INT96, by which writers mean a timestamp of no stated zone; declare int96 for the column, and a zone if its clocks " +
+				"were not UTC's, or have the exporter write TIMESTAMP(MICROS, UTC)"
+		}
 	default:
 		c.reason = fmt.Sprintf("its physical type %d is unknown", e.Type)
 	}
-	if !ok && c.reason == "" {
-		name := logicalNames[logical.ID]
-		if name == "" {
-			name = fmt.Sprintf("unknown (%d)", logical.ID)
+	if ok && c.reason == "" && c.Kind == record.Timestamp && c.Type == format.Int64 && !l.UTC {
+		if c.Zone = rule.Zone; c.Zone == nil {
+			c.reason = "its timestamps are local times of no stated zone (isAdjustedToUTC=false); declare the column's zone, or have the exporter write instants"
 		}
-		c.reason = fmt.Sprintf("it is %v annotated as %s, which is not read; cast it in the exporter", c.Type, name)
+	}
+	if !ok && c.reason == "" {
+		c.reason = fmt.Sprintf("it is %s, which is not read; cast it in the exporter", c.described())
 	}
 }
 
-func int32Column(c *field, l footer.Logical) bool {
+// decimalColumn reads decimals of any physical type as integers of the scale that is declared.
+func decimalColumn(c *field, rule Rule) {
+	scale := int(c.logical.Scale)
+	c.Kind = record.Int64
+	switch c.Type {
+	case format.Int32, format.Int64:
+		c.Conv = column.FromDecimal
+	case format.ByteArray, format.FixedLenByteArray:
+		c.Conv = column.FromBytes
+	}
+	switch {
+	case c.Conv == column.AsIs || c.Type == format.FixedLenByteArray && c.Length <= 0:
+		c.reason = fmt.Sprintf("it is %s, which no decimal is; cast it in the exporter", c.described())
+	case rule.Scale != nil && rule.Text:
+		c.reason = "both a scale and text are declared for it"
+	case scale < 0 || scale > column.MaxScale || c.logical.Precision < 0:
+		c.reason = fmt.Sprintf("it is %s, a scale that is not read; cast it in the exporter", c.described())
+	case rule.Text:
+		c.Kind, c.Scale = record.String, scale
+	case rule.Scale == nil:
+		c.reason = fmt.Sprintf("it is %s; declare the column's scale to read it as integers of 10^-scale (%d keeps all digits)", c.described(), scale)
+	case *rule.Scale < 0 || *rule.Scale > MaxScale:
+		c.reason = fmt.Sprintf("the scale %d is declared for it; scales are 0 to %d", *rule.Scale, MaxScale)
+	default:
+		c.Scale = *rule.Scale - scale
+	}
+}
+
+// MaxScale is the greatest scale that a [Rule] can declare.
+const MaxScale = 18
+
+// described is the column's type in words.
+func (c *field) described() string {
+	s := c.Type.String()
+	if c.Type == format.FixedLenByteArray {
+		s += fmt.Sprintf("(%d)", c.Length)
+	}
+	switch name := c.annotation(); {
+	case c.logical.ID == 0:
+		return s
+	case c.logical.ID == footer.Decimal:
+		return fmt.Sprintf("%s annotated as DECIMAL(%d, %d)", s, c.logical.Precision, c.logical.Scale)
+	default:
+		return s + " annotated as " + name
+	}
+}
+
+func (c *field) annotation() string {
+	if c.logical.ID == 0 {
+		return ""
+	}
+	if name := logicalNames[c.logical.ID]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("unknown (%d)", c.logical.ID)
+}
+
+func int32Column(c *field, l *footer.Logical) bool {
 	switch l.ID {
 	case 0, footer.Null:
 		c.Kind = record.Int64
@@ -151,27 +252,35 @@ func int32Column(c *field, l footer.Logical) bool {
 		return l.Bits <= 32
 	case footer.Date:
 		c.Kind = record.Date
+	case footer.Time:
+		c.Kind, c.Conv = record.Int64, column.FromMillis
+		return l.Unit == 1
 	default:
 		return false
 	}
 	return true
 }
 
-func int64Column(c *field, l footer.Logical) bool {
+func int64Column(c *field, l *footer.Logical, text bool) bool {
 	switch l.ID {
-	case 0:
+	case 0, footer.Null:
 		c.Kind = record.Int64
 	case footer.Integer:
 		c.Kind = record.Int64
 		if !l.Signed {
 			c.Conv = column.FromUint64
+			if text {
+				c.Kind = record.String
+			}
 		}
+	case footer.Time:
+		c.Kind = record.Int64
+		if l.Unit == 3 {
+			c.Conv = column.FromNanos
+		}
+		return l.Unit == 2 || l.Unit == 3
 	case footer.Timestamp:
 		c.Kind = record.Timestamp
-		if !l.UTC {
-			c.reason = "its timestamps are local times of no stated zone (isAdjustedToUTC=false); have the exporter write instants"
-			return false
-		}
 		switch l.Unit {
 		case 1:
 			c.Conv = column.FromMillis
@@ -190,11 +299,11 @@ func int64Column(c *field, l footer.Logical) bool {
 
 // fromConverted is the logical type that an old annotation stands for. The old
 // timestamps are defined as UTC.
-func fromConverted(converted int32) footer.Logical {
-	if converted < 0 {
+func fromConverted(e *footer.Element) footer.Logical {
+	if e.Converted < 0 {
 		return footer.Logical{}
 	}
-	switch t := deprecated.ConvertedType(converted); t {
+	switch t := deprecated.ConvertedType(e.Converted); t {
 	case deprecated.UTF8:
 		return footer.Logical{ID: footer.String}
 	case deprecated.Enum:
@@ -214,9 +323,17 @@ func fromConverted(converted int32) footer.Logical {
 	case deprecated.Int8, deprecated.Int16, deprecated.Int32, deprecated.Int64:
 		return footer.Logical{ID: footer.Integer, Bits: 8 << (t - deprecated.Int8), Signed: true}
 	case deprecated.Decimal:
-		return footer.Logical{ID: footer.Decimal}
-	case deprecated.TimeMillis, deprecated.TimeMicros:
-		return footer.Logical{ID: footer.Time}
+		return footer.Logical{ID: footer.Decimal, Scale: e.Scale, Precision: e.Precision}
+	case deprecated.TimeMillis:
+		return footer.Logical{ID: footer.Time, UTC: true, Unit: 1}
+	case deprecated.TimeMicros:
+		return footer.Logical{ID: footer.Time, UTC: true, Unit: 2}
+	case deprecated.Interval:
+		return footer.Logical{ID: footer.Interval}
 	}
-	return footer.Logical{ID: int16(-converted)} // unknown, or of nested columns
+	const null = 24 // of columns that are null throughout, in old files of Arrow
+	if e.Converted == null {
+		return footer.Logical{ID: footer.Null}
+	}
+	return footer.Logical{ID: int16(-max(e.Converted, 0) - 1)} // unknown, or of nested columns
 }

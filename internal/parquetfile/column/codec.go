@@ -2,6 +2,7 @@ package column
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +27,8 @@ type Codecs struct {
 // CodecReason says why pages of a codec are not read; it is empty for those that are.
 func CodecReason(c format.CompressionCodec) string {
 	switch c {
-	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd, format.Lz4Raw:
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd, format.Lz4, format.Lz4Raw:
 		return ""
-	case format.Lz4:
-		return "it is compressed as LZ4, whose framing differs between writers; use LZ4_RAW or ZSTD in the exporter"
 	}
 	return fmt.Sprintf("it is compressed as %v, which is not read; use ZSTD in the exporter", c)
 }
@@ -61,6 +60,11 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 			if _, err = snappy.Decode(room, src); err != nil {
 				return nil, err
 			}
+		}
+	case format.Lz4:
+		var err error
+		if n, err = lz4Any(src, room); err != nil {
+			return nil, err
 		}
 	case format.Lz4Raw:
 		var err error
@@ -116,6 +120,57 @@ func readAll(r io.Reader, dst []byte) (int, error) {
 		return 0, errors.New("a page decompresses to more than it states")
 	} else if err != io.EOF {
 		return 0, err
+	}
+	return n, nil
+}
+
+// lz4Any decompresses what writers have called LZ4, a name that the format never defined: Hadoop's blocks, frames of the lz4 tools,
+// or a bare block, as LZ4_RAW is. Their first bytes tell them apart: a bare block begins with a literal, so with a byte of 16 or more,
+// and Hadoop's with a length of at most maxPage, big-endian.
+func lz4Any(src, dst []byte) (int, error) {
+	const frame = 0x184d2204
+	switch {
+	case len(src) >= 4 && binary.LittleEndian.Uint32(src) == frame:
+		return readAll(lz4.NewReader(bytes.NewReader(src)), dst)
+	case len(src) >= 8 && src[0] < 0x10:
+		return lz4Hadoop(src, dst)
+	}
+	return lz4.UncompressBlock(src, dst)
+}
+
+// lz4Hadoop decompresses blocks of Hadoop's BlockCompressorStream: the length of what a block holds, then parts of it, each behind its
+// compressed length. Lengths are big-endian, of four bytes.
+func lz4Hadoop(src, dst []byte) (n int, err error) {
+	length := func() (int64, error) {
+		if len(src) < 4 {
+			return 0, errors.New("it ends within a length of Hadoop's framing")
+		}
+		v := binary.BigEndian.Uint32(src)
+		src = src[4:]
+		return int64(v), nil
+	}
+	for len(src) > 0 {
+		holds, err := length()
+		if err != nil {
+			return 0, err
+		}
+		if holds > int64(len(dst)-n) {
+			return 0, errors.New("a page decompresses to more than it states")
+		}
+		for end := n + int(holds); n < end; {
+			size, err := length()
+			if err != nil {
+				return 0, err
+			}
+			if size > int64(len(src)) {
+				return 0, errors.New("it ends within a block of Hadoop's framing")
+			}
+			m, err := lz4.UncompressBlock(src[:size], dst[n:end])
+			if err != nil {
+				return 0, err
+			}
+			n, src = n+m, src[size:]
+		}
 	}
 	return n, nil
 }

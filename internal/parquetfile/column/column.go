@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -24,19 +25,12 @@ type Shape struct {
 	Type     format.Type
 	Length   int // of FIXED_LEN_BYTE_ARRAY
 	Conv     Conversion
+	// Scale is the power of ten that decimals are multiplied by; where it is negative they must be whole multiples of 10^-Scale.
+	// Of numbers that are read as text it is how many digits are behind the point.
+	Scale int
+	// Zone is set where timestamps are what clocks showed there.
+	Zone *time.Location
 }
-
-// Conversion is what is done to a stored integer.
-type Conversion uint8
-
-// The conversions.
-const (
-	AsIs       Conversion = iota
-	FromMillis            // to microseconds
-	FromNanos             // to microseconds, floored
-	FromUint32            // stored as a signed integer
-	FromUint64            // refused past the range of int64
-)
 
 // Reader decodes one column, one chunk after the other. After an error it must not be used any more.
 type Reader struct {
@@ -87,6 +81,8 @@ type Reader struct {
 	codeBuf []uint32
 	scratch []uint32
 	plain   record.Strings // memory of plain strings
+	wide    record.Strings // numbers in bytes, before they are numbers
+	ints64  []int64        // numbers before they are text
 }
 
 // NewReader returns a reader of columns of a shape. Readers that are used in turn share codecs and a budget.
@@ -107,7 +103,7 @@ func (c *Reader) StartAt(meta *footer.Chunk, r io.ReaderAt) error {
 	if !c.own {
 		buf = nil
 	}
-	c.in = input{r: r, off: meta.Start(), end: meta.Start() + meta.Compressed, buf: buf, noCRC: c.NoCRC}
+	c.in = input{r: r, off: meta.Start(), end: meta.Start() + meta.Length(), buf: buf, noCRC: c.NoCRC}
 	c.own = true
 	return c.start(meta)
 }
@@ -269,7 +265,7 @@ func (c *Reader) Finish() error {
 	if c.counted && c.expected != c.absent {
 		return fmt.Errorf("it has %d nulls where its statistics state %d: what they are used for cannot be trusted", c.absent, c.expected)
 	}
-	for !c.in.done() {
+	for c.in.left() > c.meta.Slack {
 		h, _, err := c.in.page()
 		if err != nil {
 			return fmt.Errorf("behind its last value: %w", err)

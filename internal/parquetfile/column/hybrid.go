@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/parquet-go/bitpack"
 
@@ -28,6 +29,15 @@ func newHybrid(b []byte, width uint) (hybrid, error) {
 		return hybrid{}, fmt.Errorf("values of %d bits", width)
 	}
 	return hybrid{b: b, width: width}, nil
+}
+
+// bitPacked decodes the bits of b, from the greatest of each byte on: the encoding of levels before RLE.
+func bitPacked(b []byte) hybrid {
+	packed := make([]byte, len(b), len(b)+Padding)
+	for i, v := range b {
+		packed[i] = bits.Reverse8(v)
+	}
+	return hybrid{width: 1, packed: packed}
 }
 
 // next returns up to most values: repeats of one value, or as many as it puts

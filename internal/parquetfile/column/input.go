@@ -38,7 +38,10 @@ func (in *input) peek(n int) ([]byte, error) {
 	return in.buf[in.pos : in.pos+min(n, have)], nil
 }
 
-func (in *input) done() bool { return in.pos == len(in.buf) && in.off >= in.end }
+func (in *input) done() bool { return in.left() == 0 }
+
+// left is the number of bytes that are not yet read.
+func (in *input) left() int64 { return int64(len(in.buf)-in.pos) + in.end - in.off }
 
 // page reads the next page's header and body, and holds the body against its checksum.
 func (in *input) page() (h footer.PageHeader, body []byte, err error) {

@@ -80,6 +80,15 @@ func (c *Reader) pageV1(body []byte) (err error) {
 	if !c.shape.Nullable {
 		return nil
 	}
+	if c.header.DefEncoding == format.BitPacked { //nolint:staticcheck // old writers use it
+		n := (int(c.header.Values) + 7) / 8
+		if n > len(c.data) {
+			return errors.New("a page ends within its definition levels")
+		}
+		c.levels = bitPacked(c.data[:n])
+		c.data = c.data[n:]
+		return nil
+	}
 	if c.header.DefEncoding != format.RLE {
 		return fmt.Errorf("definition levels in the encoding %v, which is not read", c.header.DefEncoding)
 	}
@@ -134,34 +143,62 @@ func (c *Reader) dictionary(h footer.PageHeader, body []byte) error {
 		return err
 	}
 	n := int(h.Values)
-	least := map[format.Type]int{format.Int32: 4, format.Int64: 8, format.Float: 4, format.Double: 8, format.ByteArray: 4, format.FixedLenByteArray: 1}[c.shape.Type]
+	least := map[format.Type]int{
+		format.Int32: 4, format.Int64: 8, format.Int96: 12, format.Float: 4, format.Double: 8, format.ByteArray: 4, format.FixedLenByteArray: 1,
+	}[c.shape.Type]
 	if least == 0 || n > len(data)/least {
 		return fmt.Errorf("%d values of %v in %d bytes", n, c.shape.Type, len(data))
 	}
-	was := c.dictSize()
-	if err := c.budget.resize(was, n*8+len(data)); err != nil {
+	was, most := c.dictSize(), n*16+len(data)
+	if c.shape.text() {
+		most = n*(MaxScale+24) + 3*len(data)
+	}
+	if err := c.budget.resize(was, most); err != nil {
 		return err
 	}
 	c.hasDict, c.entries = true, n
-	switch c.shape.Type {
-	case format.Int32, format.Int64:
-		c.ints = make([]int64, n)
-		if _, err = plainInts(c.ints, data, c.shape.Type); err == nil {
-			err = Convert(c.ints, c.shape.Conv)
+	switch typ := c.shape.Type; {
+	case c.shape.wide():
+		wide := record.Strings{Offsets: make([]uint32, 1, n+1)}
+		if _, err = plainStrings(&wide, data, n, c.fixed()); err != nil {
+			break
 		}
-	case format.Float, format.Double:
+		switch {
+		case c.shape.text():
+			c.strings = record.Strings{Offsets: make([]uint32, 1, n+2)}
+			err = c.shape.writeDecimals(&c.strings, &wide, n)
+		case c.shape.Kind == record.Float64:
+			c.floats = make([]float64, n)
+			err = wideFloats(c.floats, &wide)
+		default:
+			c.ints = make([]int64, n)
+			err = c.shape.wideInts(c.ints, &wide)
+		}
+	case c.shape.text():
+		ints := make([]int64, n)
+		c.strings = record.Strings{Offsets: make([]uint32, 1, n+2)}
+		if _, err = plainInts(ints, data, typ); err == nil {
+			err = c.shape.writeInts(&c.strings, ints)
+		}
+	case typ == format.Int32 || typ == format.Int64:
+		c.ints = make([]int64, n)
+		if _, err = plainInts(c.ints, data, typ); err == nil {
+			err = c.shape.Convert(c.ints)
+		}
+	case typ == format.Float || typ == format.Double:
 		c.floats = make([]float64, n)
 		_, err = plainFloats(c.floats, data, c.shape.Type)
 	default:
 		c.strings = record.Strings{Offsets: make([]uint32, 1, n+2), Data: make([]byte, 0, len(data))}
-		if _, err = plainStrings(&c.strings, data, n, c.fixed()); err == nil && n == 0 {
-			c.strings = noEntry()
-		}
+		_, err = plainStrings(&c.strings, data, n, c.fixed())
 	}
 	if err != nil {
 		return err
 	}
-	return c.budget.resize(n*8+len(data), c.dictSize())
+	if n == 0 {
+		c.strings = noEntry()
+	}
+	return c.budget.resize(most, c.dictSize())
 }
 
 // noEntry is an empty dictionary of strings: rows that are null refer to its first entry.
@@ -180,8 +217,11 @@ func (c *Reader) dictSize() int {
 
 // fixed is the length of the column's byte strings, or 0 where each has its own.
 func (c *Reader) fixed() int {
-	if c.shape.Type == format.FixedLenByteArray {
+	switch c.shape.Type {
+	case format.FixedLenByteArray:
 		return c.shape.Length
+	case format.Int96:
+		return 12
 	}
 	return 0
 }

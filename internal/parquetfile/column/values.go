@@ -205,46 +205,18 @@ func room(s *record.Strings, n int) error {
 	return nil
 }
 
-// Convert changes stored integers to those of a batch, in place.
-func Convert(v []int64, conv Conversion) error {
-	switch conv {
-	case FromMillis:
-		for i, x := range v {
-			if x > math.MaxInt64/1000 || x < math.MinInt64/1000 {
-				return fmt.Errorf("the timestamp %d ms is past what microseconds hold", x)
-			}
-			v[i] = x * 1000
-		}
-	case FromNanos:
-		for i, x := range v {
-			q := x / 1000
-			if x%1000 < 0 {
-				q--
-			}
-			v[i] = q
-		}
-	case FromUint32:
-		for i, x := range v {
-			v[i] = int64(uint32(x))
-		}
-	case FromUint64:
-		for _, x := range v {
-			if x < 0 {
-				return fmt.Errorf("the unsigned value %d is past the range of int64", uint64(x))
-			}
-		}
-	}
-	return nil
-}
-
 // readInts decodes len(dst) values that are not null.
 func (c *Reader) readInts(dst []int64) (err error) {
-	switch c.header.Encoding {
-	case format.Plain:
-		if c.data, err = plainInts(dst, c.data, c.shape.Type); err != nil {
+	switch e := c.header.Encoding; {
+	case c.shape.wide() && e != format.RLEDictionary:
+		if err := c.readWide(len(dst)); err != nil {
 			return err
 		}
-	case format.RLEDictionary:
+		if err := c.shape.wideInts(dst, &c.wide); err != nil {
+			return err
+		}
+		return c.check(dst)
+	case e == format.RLEDictionary:
 		codes := c.scratch[:len(dst)]
 		if err := c.codes.fill(codes); err != nil {
 			return err
@@ -257,10 +229,23 @@ func (c *Reader) readInts(dst []int64) (err error) {
 			dst[i] = dict[code]
 		}
 		return c.check(dst)
+	}
+	if err := c.rawInts(dst); err != nil {
+		return err
+	}
+	if err := c.shape.Convert(dst); err != nil {
+		return err
+	}
+	return c.check(dst)
+}
+
+// rawInts decodes integers that are in no dictionary, as they are stored.
+func (c *Reader) rawInts(dst []int64) (err error) {
+	switch c.header.Encoding {
+	case format.Plain:
+		c.data, err = plainInts(dst, c.data, c.shape.Type)
 	case format.DeltaBinaryPacked:
-		if err := c.delta.fill(dst); err != nil {
-			return err
-		}
+		err = c.delta.fill(dst)
 	case format.ByteStreamSplit:
 		var raw [8]byte
 		for i := range dst {
@@ -274,12 +259,13 @@ func (c *Reader) readInts(dst []int64) (err error) {
 			}
 		}
 	}
-	if c.shape.Conv != AsIs {
-		if err := Convert(dst, c.shape.Conv); err != nil {
-			return err
-		}
-	}
-	return c.check(dst)
+	return err
+}
+
+// readWide decodes n values that are numbers in bytes.
+func (c *Reader) readWide(n int) error {
+	c.wide.Data, c.wide.Offsets = c.wide.Data[:0], append(c.wide.Offsets[:0], 0)
+	return c.rawStrings(&c.wide, n)
 }
 
 // check holds values against the footer's bounds, which may have decided what is read.
@@ -336,10 +322,15 @@ func (c *Reader) readBools(dst []int64) error {
 }
 
 func (c *Reader) readFloats(dst []float64) (err error) {
-	switch c.header.Encoding {
-	case format.Plain:
+	switch e := c.header.Encoding; {
+	case c.shape.wide() && e != format.RLEDictionary:
+		if err := c.readWide(len(dst)); err != nil {
+			return err
+		}
+		return wideFloats(dst, &c.wide)
+	case e == format.Plain:
 		c.data, err = plainFloats(dst, c.data, c.shape.Type)
-	case format.RLEDictionary:
+	case e == format.RLEDictionary:
 		codes := c.scratch[:len(dst)]
 		if err := c.codes.fill(codes); err != nil {
 			return err
@@ -350,7 +341,7 @@ func (c *Reader) readFloats(dst []float64) (err error) {
 			}
 			dst[i] = c.floats[code]
 		}
-	case format.ByteStreamSplit:
+	case e == format.ByteStreamSplit:
 		var raw [8]byte
 		for i := range dst {
 			if err := c.unsplit(raw[:c.size()]); err != nil {
@@ -382,7 +373,31 @@ func (c *Reader) readCodes(dst []uint32) error {
 }
 
 // readStrings appends n values that are not null.
-func (c *Reader) readStrings(dst *record.Strings, n int) (err error) {
+func (c *Reader) readStrings(dst *record.Strings, n int) error {
+	switch {
+	case c.header.Encoding == format.RLEDictionary: // in a batch that began with plain values
+		codes := c.scratch[:n]
+		if err := c.readCodes(codes); err != nil {
+			return err
+		}
+		return c.lookUp(dst, codes)
+	case !c.shape.text():
+		return c.rawStrings(dst, n)
+	case c.shape.wide():
+		if err := c.readWide(n); err != nil {
+			return err
+		}
+		return c.shape.writeDecimals(dst, &c.wide, n)
+	}
+	c.ints64 = slices.Grow(c.ints64[:0], n)[:n]
+	if err := c.rawInts(c.ints64); err != nil {
+		return err
+	}
+	return c.shape.writeInts(dst, c.ints64)
+}
+
+// rawStrings appends n values that are in no dictionary, as they are stored.
+func (c *Reader) rawStrings(dst *record.Strings, n int) (err error) {
 	switch c.header.Encoding {
 	case format.Plain:
 		c.data, err = plainStrings(dst, c.data, n, c.fixed())
@@ -405,12 +420,6 @@ func (c *Reader) readStrings(dst *record.Strings, n int) (err error) {
 			dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
 		}
 		return nil
-	case format.RLEDictionary: // in a batch that began with plain values
-		codes := c.scratch[:n]
-		if err := c.readCodes(codes); err != nil {
-			return err
-		}
-		return c.lookUp(dst, codes)
 	}
 	return nil
 }

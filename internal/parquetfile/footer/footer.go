@@ -33,6 +33,8 @@ type Element struct {
 	Repetition int32 // format.FieldRepetitionType, or -1
 	Children   int32
 	Converted  int32 // deprecated.ConvertedType, or -1
+	Scale      int32 // of decimals, beside the old annotation
+	Precision  int32
 	Logical    Logical
 }
 
@@ -43,6 +45,9 @@ type Logical struct {
 	UTC    bool
 	Bits   int32 // of integers
 	Signed bool
+	Scale  int32 // of decimals
+	// Precision is a decimal's number of digits.
+	Precision int32
 }
 
 // The IDs of logical types.
@@ -53,11 +58,16 @@ const (
 	Date      = 6
 	Time      = 7
 	Timestamp = 8
+	Interval  = 9 // reserved for it; files have the old annotation
 	Integer   = 10
 	Null      = 11
 	JSON      = 12
 	BSON      = 13
 	UUID      = 14
+	Float16   = 15
+	Variant   = 16
+	Geometry  = 17
+	Geography = 18
 )
 
 // Group is a row group.
@@ -78,7 +88,12 @@ type Chunk struct {
 	DataOffset int64
 	DictOffset int64
 	Stats      Statistics
+	// Slack is how many bytes behind the chunk may still be its own. It is no part of the footer.
+	Slack int64
 }
+
+// Length is the number of bytes from the first page on that are read.
+func (c *Chunk) Length() int64 { return c.Compressed + c.Slack }
 
 // Start is where the first page lies.
 func (c *Chunk) Start() int64 {
@@ -165,6 +180,10 @@ func (r *thriftReader) schemaElement(typ byte) Element {
 			e.Children = r.int32(typ)
 		case 6:
 			e.Converted = r.int32(typ)
+		case 7:
+			e.Scale = r.int32(typ)
+		case 8:
+			e.Precision = r.int32(typ)
 		case 10:
 			r.structure(typ, func(id int16, typ byte) {
 				e.Logical.ID = id
@@ -182,6 +201,17 @@ func (r *thriftReader) schemaElement(typ byte) Element {
 
 func (r *thriftReader) logical(l *Logical, typ byte) {
 	switch l.ID {
+	case Decimal:
+		r.structure(typ, func(id int16, typ byte) {
+			switch id {
+			case 1:
+				l.Scale = r.int32(typ)
+			case 2:
+				l.Precision = r.int32(typ)
+			default:
+				r.skip(typ)
+			}
+		})
 	case Time, Timestamp:
 		r.structure(typ, func(id int16, typ byte) {
 			switch id {
