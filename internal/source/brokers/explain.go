@@ -70,6 +70,8 @@ func (a Access) explain(err error) string {
 		return "they hang up during the first request: look whether they speak TLS at this port, or ask for a user (source.tail.tls, sasl)"
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Sprintf("there is no host %s", dns.Name)
+	case a.SASL != nil && errors.Is(err, io.EOF):
+		return fmt.Sprintf("they hang up, as some do on a user or a password that they do not accept: look at those of %s, and whether they speak TLS at this port", a.User)
 	case a.TLS != nil && errors.Is(err, io.EOF):
 		return "they hang up: look whether they speak TLS at this port"
 	}
