@@ -52,7 +52,7 @@ func accessKeys() []key {
 			{name: "server-name", kind: text, doc: "What brokers' certificates are for, where it is not the name that they are reached by."},
 		}},
 		{name: "sasl", kind: mapping, doc: "Says to brokers who we are.", keys: []key{
-			{name: "mechanism", kind: text, required: true, enum: mechanisms(), doc: "How. aws-msk-iam takes the AWS SDK's credentials, as S3 does."},
+			{name: "mechanism", kind: text, required: true, enum: mechanisms(), doc: "How. aws-msk-iam takes the AWS SDK's credentials, as S3 does; it was not run against Amazon MSK."},
 			{name: "username", kind: text, doc: "The user; $NAMES of the environment are expanded."},
 			{name: "password", kind: secret, doc: "The variable of the environment that has the password, as $KAFKA_PASSWORD: secrets never stand in a job.yaml."},
 		}},
