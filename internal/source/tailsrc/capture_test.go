@@ -263,6 +263,63 @@ func TestCaptureOfChangedTopic(t *testing.T) {
 			}
 		})
 	}
+	t.Run("partition added", func(t *testing.T) {
+		c := start(t)
+		send(t, producer(t, c), count(0, 30)...)
+		opts := options(c, newStore(), 10, 20)
+		opts.Partitions = 2
+		capt(t, opts)
+		opts.Store = newStore()
+		topic := kmsg.NewCreatePartitionsRequestTopic()
+		topic.Topic, topic.Count = topicName, 4
+		req := kmsg.NewPtrCreatePartitionsRequest()
+		req.Topics = append(req.Topics, topic)
+		if _, err := req.RequestWith(t.Context(), producer(t, c)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Capture(timeout(t), opts)
+		if !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "has 4 partitions and had 2: partition 2 was added") {
+			t.Errorf("captured with %v, want ErrChanged and the partition", err)
+		}
+	})
+	t.Run("truncated and filled again", func(t *testing.T) {
+		c := start(t, kfake.NumBrokers(3))
+		cl := producer(t, c)
+		send(t, cl, count(0, 10)...)
+		pinned, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := options(c, newStore(), 0, 10)
+		opts.Pinned = &pinned.Tails[0]
+		// A leader that is elected in good order changes nothing.
+		if err := c.MoveTopicPartition(topicName, 0, (c.LeaderFor(topicName, 0)+1)%3); err != nil {
+			t.Fatal(err)
+		}
+		send(t, cl, count(10, 30)...)
+		if got, want := read(t, opts, capt(t, opts)), rowsOf(0, count(0, 10)...); got != want {
+			t.Errorf("captured %s, want %s", got, want)
+		}
+		// As if the log had had 20 offsets before it moved: ten of them are others now.
+		longer := pinned.Tails[0]
+		longer.End = 20
+		opts.To, opts.Pinned, opts.Store = 20, &longer, newStore()
+		_, err = Capture(timeout(t), opts)
+		if !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "the log was truncated at offset 10, though it had offsets up to 20") {
+			t.Errorf("captured with %v, want ErrChanged and the offset", err)
+		}
+		// Where the brokers do not answer that question, the records show it.
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetForLeaderEpoch}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		_, err = Capture(timeout(t), opts)
+		if !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "offset 10 was taken in by the leader of epoch") {
+			t.Errorf("captured with %v, want ErrChanged and the offset", err)
+		}
+		longer.Epoch = -1 // brokers that know of no epochs
+		opts.Store = newStore()
+		if got, want := read(t, opts, capt(t, opts)), rowsOf(0, count(0, 20)...); got != want {
+			t.Errorf("captured %s, want %s", got, want)
+		}
+	})
 	t.Run("deleted before the range", func(t *testing.T) {
 		c := start(t)
 		send(t, producer(t, c), count(0, 30)...)
