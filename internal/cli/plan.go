@@ -162,6 +162,7 @@ func printSummary(w io.Writer, s step.Summary) {
 		fmt.Fprintln(w, "base     none: the dataset has no version yet")
 	}
 	printPlanLines(w, s)
+	fmt.Fprintf(w, "costs    %s; about %d requests to read\n", listingCost(s.Listed), s.Requests)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nPARTITION\tREAD RANGE\tSEGMENTS\tROWS\tTAIL")
 	for _, p := range s.Partitions {

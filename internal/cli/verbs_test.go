@@ -209,6 +209,7 @@ func TestHelpOfEveryVerb(t *testing.T) {
 	}
 	for _, verb := range []string{
 		"demo", "jobs", "plan", "run", "runs", "status", "resume", "abort", "promote", "rollback", "table log", "table cat", "table files", "table commit",
+		"source inspect",
 	} {
 		r := hindcast(t, append(strings.Fields(verb), "--help")...).ok(t).has(t, "Usage:\n  hindcast "+verb, "Examples:\n  hindcast "+verb, "--json", "--workspace", "exit codes")
 		if !strings.Contains(root, strings.Fields(verb)[0]) || r.err != "" {

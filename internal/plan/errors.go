@@ -46,12 +46,13 @@ func ParseGap(s string) (Gap, error) {
 
 func (g Gap) describe() string {
 	if g.Unusable != "" {
-		return g.place() + "; " + g.Unusable
+		return g.Place() + "; " + g.Unusable
 	}
-	return g.place()
+	return g.Place()
 }
 
-func (g Gap) place() string {
+// Place tells a gap in a sentence, with what lies beside it; without [Gap.Unusable].
+func (g Gap) Place() string {
 	what := fmt.Sprintf("partition %d: ", g.Partition)
 	since := ""
 	if g.Since != nil {

@@ -266,6 +266,3 @@ func (l *Lateness) close() {
 		}
 	}
 }
-
-// Describe tells a gap in a sentence, with what lies beside it.
-func (g Gap) Describe() string { return g.describe() }

@@ -157,7 +157,7 @@ func TestInspectionOfWhatIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := in.Partitions[0]
-	if len(p.Cover) != 2 || p.Cover[1].Offsets.String() != "100-" || len(p.Gaps) != 1 || !strings.Contains(p.Gaps[0].Describe(), "it lost rows") || len(p.Unusable) != 1 {
+	if len(p.Cover) != 2 || p.Cover[1].Offsets.String() != "100-" || len(p.Gaps) != 1 || !strings.Contains(p.Gaps[0].Unusable, "it lost rows") || len(p.Unusable) != 1 {
 		t.Errorf("%+v", p)
 	}
 	if !slices.IsSortedFunc(p.Cover, func(a, b Stretch) int { return int(a.Offsets.First - b.Offsets.First) }) {

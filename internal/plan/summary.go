@@ -29,6 +29,11 @@ type Summary struct {
 	// ReadRows and ReadBytes are what all shards read, the same row group as often as it is read. They include the tail.
 	ReadRows  int64      `json:"read_rows"`
 	ReadBytes unit.Bytes `json:"read_bytes"`
+	// Requests is about how many the store gets when the shards read: one an input for its footer, and one a row group where the segment
+	// is not small enough to come with its footer.
+	Requests int64 `json:"requests"`
+	// Listed is what it took to make the plan.
+	Listed Cost `json:"listed,omitzero"`
 	// Amplification is how often a row is read, on average of those that are.
 	Amplification float64            `json:"amplification"`
 	Partitions    []PartitionSummary `json:"partitions"`
@@ -78,7 +83,7 @@ func (p *Plan) Summary() (Summary, error) {
 			s.PrunedRows, s.PrunedBytes = s.PrunedRows+k.Offsets.Len(), s.PrunedBytes+k.Bytes
 		}
 	}
-	s.Shards = len(shards)
+	s.Shards, s.Listed = len(shards), p.Listed
 	s.SlotsMayGrow = p.Window == nil && s.TailRecords > 0 && slices.ContainsFunc(p.Spec.Outputs, spec.Output.ByTime)
 	for _, o := range p.Spec.Outputs {
 		s.Slots += o.Scheme.Buckets
@@ -86,6 +91,11 @@ func (p *Plan) Summary() (Summary, error) {
 	for _, sh := range shards {
 		s.Slots += len(sh.Slots) * len(sh.Tables)
 		s.ReadRows, s.ReadBytes = s.ReadRows+sh.Rows, s.ReadBytes+sh.Bytes
+		for _, in := range sh.Inputs {
+			if s.Requests++; in.Size > tinySegment {
+				s.Requests += int64(len(in.RowGroups))
+			}
+		}
 	}
 	if once := s.Rows + s.TailRecords - s.PrunedRows; once > 0 {
 		s.Amplification = float64(s.ReadRows) / float64(once)
