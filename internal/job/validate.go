@@ -114,6 +114,31 @@ func Columns(s *spec.Spec, outputs Outputs) (record.Schema, error) {
 	return out, errors.Join(errs...)
 }
 
+// Needs returns the columns of [Columns], nullable where an event may lack them: where a transform reads them into a pointer. Those that
+// date and identify an event it must have.
+func Needs(s *spec.Spec, outputs Outputs) (record.Schema, error) {
+	columns, err := Columns(s, outputs)
+	if err != nil {
+		return nil, err
+	}
+	event := s.Source.Event
+	for i := range columns {
+		f := &columns[i]
+		f.Nullable = false
+		if f.Name == event.Time || f.Name == event.ID && event.Dedupe {
+			continue
+		}
+		for _, o := range s.Outputs {
+			shape, err := outputs[o.Table].Shape()
+			if err != nil {
+				return nil, fmt.Errorf("table %s: %w", o.Table, err)
+			}
+			f.Nullable = f.Nullable || slices.ContainsFunc(shape.Events, func(g record.Field) bool { return g.Name == f.Name && g.Nullable })
+		}
+	}
+	return columns, nil
+}
+
 // idKind is that of the event id where a transform reads it as an integer, else a string.
 func idKind(id string, outputs Outputs) record.Kind {
 	for _, t := range outputs {

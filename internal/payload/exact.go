@@ -168,6 +168,9 @@ func NewZone(name string) (*Zone, error) {
 	return &Zone{name: name, loc: loc, days: map[int64]int64{}}, nil
 }
 
+// Location is the zone.
+func (z *Zone) Location() *time.Location { return z.loc }
+
 // timestamp reads a time as microseconds: with its offset, or as the zone's clocks show it. A date is the instant at which it begins
 // there. Without a zone (nil) an offset is needed. The error says why a time of the right form is none.
 func (z *Zone) timestamp(text string) (v int64, ok bool, err error) {

@@ -75,7 +75,7 @@ func NewNames(schema record.Schema, rules map[string]spec.Column, upcasts []spec
 			n.by = u.By
 		}
 		for _, name := range slices.Sorted(maps.Keys(u.Multiply)) {
-			if col, ok := n.current[n.after(name, i+1, ^uint64(0))]; ok && schema[col].Kind != record.Int64 {
+			if col, ok := n.current[n.after(name, i+1, ^uint64(0))]; ok && schema[col].Kind != record.Int64 && schema[col].Kind != 0 {
 				return nil, fmt.Errorf("source.event.upcast[%d].multiply.%s: the column is %s, and only integers are multiplied", i, name, schema[col].Kind)
 			}
 		}
@@ -95,6 +95,8 @@ func fits(f record.Field, rule spec.Column) error {
 	time := f.Kind == record.Timestamp
 	var key string
 	switch {
+	case f.Kind == 0: // any
+		return nil
 	case rule.Scale != nil && f.Kind != record.Int64:
 		key = "scale"
 	case rule.Zone != "" && !time:

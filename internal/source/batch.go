@@ -17,7 +17,7 @@ type view struct {
 func (v *view) set(c *cursor, n int) {
 	columns := c.batch.Columns[2:]
 	total := len(columns)
-	if !c.in.Captured {
+	if !c.explained {
 		total++
 	}
 	if len(v.nulls) < total {
@@ -51,7 +51,7 @@ func (v *view) set(c *cursor, n int) {
 			out.Int64s = in.Int64s[c.at : c.at+n]
 		}
 	}
-	if !c.in.Captured {
+	if !c.explained {
 		v.batch.Columns[total-1] = v.nothing(n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/payload"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 )
@@ -27,6 +28,13 @@ type cursor struct {
 	last    int64         // the offset at the end of the batch
 	kafka   kafkaColumns
 	untimed bool // the segment has no record times: that column has no values
+	// Of exported segments: how the event's columns lie there, and what decodes them where they are one value.
+	fit     *Fit
+	decoder *payload.Decoder
+	out     record.Batch
+	event   []record.Column // decoded
+	// explained says that the last column of a batch says why a row has no event.
+	explained bool
 }
 
 // open opens an input's segment and finds where it begins. It returns nil where nothing is kept.
@@ -35,7 +43,7 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	if !c.all && len(c.keep) == 0 || len(in.RowGroups) == 0 {
 		return nil, nil
 	}
-	store, cols := m.stores.Segments, m.cols
+	store, cols := m.stores.Segments, m.layout.Kafka
 	if in.Captured {
 		store, cols = m.stores.Captured, CapturedColumns
 	}
@@ -48,18 +56,13 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 		return nil, c.failed(err)
 	}
 	c.untimed = c.kafka.noTimes
-	for _, want := range m.columns(in) {
-		names = append(names, want.Name)
-		got, err := f.Column(want.Name)
-		if err != nil {
-			return nil, c.failed(err)
-		}
-		if got.Kind != want.Kind {
-			return nil, c.failed(&parquetfile.Error{
-				File: in.Segment, RowGroup: -1, Column: want.Name,
-				Reason: fmt.Sprintf("it holds %v where %v is read; segments whose schema changed are not converted yet", got.Kind, want.Kind),
-			})
-		}
+	event, err := c.columns(f, m)
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	names = append(names, event...)
+	if c.fit != nil {
+		f = c.fit.File()
 	}
 	if !c.all { // of which a worker that goes on after a stop has many behind it
 		in.RowGroups = slices.DeleteFunc(slices.Clone(in.RowGroups), func(g int) bool {
@@ -75,7 +78,7 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	if c.all {
 		lo, _, ok := c.kafka.bounds(f, in.RowGroups[0])
 		if !ok {
-			more, err := c.load()
+			more, err := c.load(m)
 			if err != nil || !more {
 				return nil, err
 			}
@@ -88,12 +91,89 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	return c, nil
 }
 
-// columns are those that are read of an input beside what Kafka knows of its rows.
-func (m *merged) columns(in plan.Input) record.Schema {
-	if in.Captured {
-		return append(slices.Clone(m.schema), record.Field{Name: ErrorColumn, Kind: record.String})
+// columns finds out how the event's columns are read of a file, and returns those of the file that are.
+func (c *cursor) columns(f *parquetfile.File, m *merged) ([]string, error) {
+	if c.in.Captured {
+		var names []string
+		for _, want := range payload.Schema(m.schema, ErrorColumn) {
+			if err := mustHold(f, want.Name, want.Kind); err != nil {
+				return nil, err
+			}
+			names = append(names, want.Name)
+		}
+		c.explained = true
+		return names, nil
 	}
-	return m.schema
+	schema := slices.Clone(m.schema)
+	for i := range schema {
+		schema[i].Nullable = true // what must be there was found to be when the run was planned
+	}
+	var err error
+	if c.fit, err = NewFit(f, schema, m.layout); err != nil {
+		return nil, err
+	}
+	if m.layout.Value != nil {
+		if c.decoder, err = payload.New(schema, m.layout.Payload); err != nil {
+			return nil, err
+		}
+		c.event = make([]record.Column, len(schema)+1)
+		for i, f := range payload.Schema(schema, ErrorColumn) {
+			c.event[i].Kind = f.Kind
+		}
+		c.explained = true
+	}
+	return c.fit.Columns(), nil
+}
+
+// take makes a batch of what was read.
+func (c *cursor) take(m *merged, read *record.Batch) error {
+	b, err := c.kafka.batch(read)
+	if err != nil || c.fit == nil || c.fit.direct {
+		c.batch = b
+		return err
+	}
+	var event []record.Column
+	if c.decoder != nil {
+		event, err = c.decode(m, b)
+	} else {
+		event, err = c.fit.Convert(b.Columns[2:], b.Len)
+	}
+	if err != nil {
+		return err
+	}
+	c.out.Len = b.Len
+	c.out.Columns = append(append(c.out.Columns[:0], b.Columns[:2]...), event...)
+	c.batch = &c.out
+	return nil
+}
+
+// decode decodes the events of the rows that are kept.
+func (c *cursor) decode(m *merged, b *record.Batch) ([]record.Column, error) {
+	for i := range c.event {
+		e := &c.event[i]
+		e.Nulls, e.Int64s, e.Float64s = e.Nulls[:0], e.Int64s[:0], e.Float64s[:0]
+		e.Strings.Offsets, e.Strings.Data = e.Strings.Offsets[:0], e.Strings.Data[:0]
+	}
+	offsets, values, keep := b.Columns[0].Int64s, &b.Columns[2], c.keep
+	for row := range b.Len {
+		for len(keep) > 0 && keep[0].Next <= offsets[row] {
+			keep = keep[1:]
+		}
+		if !c.all && (len(keep) == 0 || offsets[row] < keep[0].First) {
+			c.decoder.Skip(c.event, row)
+			continue
+		}
+		var value []byte
+		if !values.Nulls.Get(row) {
+			if value = values.Strings.At(row); value == nil {
+				value = []byte{} // it is there, and empty
+			}
+		}
+		if err := c.decoder.Append(m.ctx, c.event, row, value); err != nil {
+			return nil, fmt.Errorf("%s, offset %d: %w", c.in.Segment, offsets[row], err)
+		}
+	}
+	return c.event, nil
 }
 
 func (c *cursor) failed(err error) error {
@@ -107,7 +187,7 @@ func (c *cursor) offsets() []int64 { return c.batch.Columns[0].Int64s[:c.batch.L
 func (c *cursor) offset() int64    { return c.batch.Columns[0].Int64s[c.at] }
 
 // load moves to the next row that is kept, unless it is there, and reports whether there is one.
-func (c *cursor) load() (bool, error) {
+func (c *cursor) load(m *merged) (bool, error) {
 	for {
 		if c.batch == nil || c.at >= c.batch.Len {
 			b, err := c.r.Next()
@@ -117,7 +197,7 @@ func (c *cursor) load() (bool, error) {
 			if err != nil {
 				return false, c.failed(err)
 			}
-			if c.batch, err = c.kafka.batch(b); err != nil {
+			if err := c.take(m, b); err != nil {
 				return false, c.failed(err)
 			}
 			c.at = 0

@@ -67,7 +67,7 @@ type seen struct {
 
 func all(tb testing.TB, store blob.Store, inputs ...plan.Input) ([]seen, error) {
 	tb.Helper()
-	r, err := source.Open(tb.Context(), source.Stores{Segments: store}, inputs, sourcetest.Schema(), source.CapturedColumns)
+	r, err := source.Open(tb.Context(), source.Stores{Segments: store}, inputs, sourcetest.Schema(), source.Layout{Kafka: source.CapturedColumns})
 	if err != nil {
 		return nil, err
 	}

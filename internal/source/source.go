@@ -22,8 +22,8 @@ import (
 	"hindcast/internal/record"
 )
 
-// ErrorColumn is the last column of every batch, a nullable string: why a
-// captured record could not be decoded. Exported rows have null there.
+// ErrorColumn is the last column of every batch, a nullable string: why a record's value could not be decoded. It is null where
+// events were exported in columns of their own.
 const ErrorColumn = "hindcast_error"
 
 // CapturedColumns are the Kafka columns of segments that a run captured.
@@ -48,12 +48,12 @@ type Stores struct {
 // deleted, or another lies under its key.
 var ErrChanged = errors.New("segment changed since it was planned")
 
-// Open starts to read inputs. Schema has the event's columns, which every input must have in their kinds, and cols names those
-// that hold offset and record time of exported segments. Reads end when ctx does.
-func Open(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, cols plan.KafkaColumns) (Reader, error) {
+// Open starts to read inputs. Schema has the event's columns, and layout says how they lie in exported segments: each is read as [NewFit] says, and null where
+// a segment lacks it. Captured ones have them as they are. Reads end when ctx does.
+func Open(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, layout Layout) (Reader, error) {
 	inputs = slices.Clone(inputs)
 	slices.SortStableFunc(inputs, func(a, b plan.Input) int { return cmp.Compare(a.Partition, b.Partition) })
-	return &merged{ctx: ctx, stores: stores, inputs: inputs, schema: schema, cols: cols}, nil
+	return &merged{ctx: ctx, stores: stores, inputs: inputs, schema: schema, layout: layout}, nil
 }
 
 const (
@@ -71,7 +71,7 @@ type merged struct {
 	stores Stores
 	inputs []plan.Input // not yet begun
 	schema record.Schema
-	cols   plan.KafkaColumns
+	layout Layout
 
 	partition int32
 	waiting   []*cursor // of this partition, by their first offset
@@ -211,7 +211,7 @@ func (m *merged) run() (*cursor, int, error) {
 // settle brings active cursors to their next row, and lets go of those that have none.
 func (m *merged) settle() error {
 	for i := 0; i < len(m.active); {
-		more, err := m.active[i].load()
+		more, err := m.active[i].load(m)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 
 func open(t testing.TB, stores source.Stores, inputs ...plan.Input) source.Reader {
 	t.Helper()
-	r, err := source.Open(t.Context(), stores, inputs, sourcetest.Schema(), source.CapturedColumns)
+	r, err := source.Open(t.Context(), stores, inputs, sourcetest.Schema(), source.Layout{Kafka: source.CapturedColumns})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestRefusals(t *testing.T) {
 			in := sourcetest.Input(t, mem, "other.parquet", rows, false, wide)
 			in.Segment, in.ETag, in.Size = info.Key, info.ETag, unit.Bytes(info.Size)
 			return []plan.Input{in}
-		}, nil, `column "amount": it holds float64 where int64 is read`},
+		}, nil, `column "amount": it holds float64 where the job reads int64`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := memblob.New()

@@ -11,6 +11,7 @@
 //	           captured/         the tail, as segments; <partition>.json when one is complete
 //	           shards/<id>.json  a worker's share
 //	           shards.jsonl      the shards, an item a line
+//	           schemas/          what the schema ids of Avro values stood for
 //	           checkpoints/      where a shard's last lap stopped
 //	           cut.json          the list of shards, and what no shard reads
 //	           done/<id>.json    what a finished shard made and counted
@@ -28,6 +29,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -35,6 +37,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
+	"hindcast/internal/payload"
 	"hindcast/internal/source/brokers"
 	"hindcast/internal/spec"
 )
@@ -74,6 +77,8 @@ type Env struct {
 	Now     func() time.Time
 	// Progress, where set, is told of rows that a shard has read.
 	Progress func(run, shard string, rows int64)
+	// LookupEnv has the variables that a job.yaml may name; nil means [os.LookupEnv].
+	LookupEnv func(name string) (string, bool)
 	// LapEnd, where set, is how long before the context's deadline a lap stops.
 	LapEnd time.Duration
 }
@@ -151,6 +156,16 @@ func Spec(j job.Job) (*spec.Spec, error) {
 	if err := job.Validate(j, s); err != nil {
 		return nil, err
 	}
+	columns, err := job.Columns(s, j.Outputs())
+	if err == nil {
+		err = payload.Unused(columns, s.Source.Event)
+	}
+	if err == nil && s.Source.Segments.SchemaText != "" {
+		_, err = payload.New(columns, payload.OptionsOf(s.Source, spec.Avro, nil))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", s.Job, err)
+	}
 	return s, nil
 }
 
@@ -187,6 +202,22 @@ func (e *Env) Locate(loc string) string {
 		return loc
 	}
 	return path.Join(e.Root, loc)
+}
+
+// registry is the schema registry of a job's Avro values, nil where it has none. What its schema ids stand for is kept in store, the run's, under schemas/.
+func (e *Env) registry(s *spec.Spec, store blob.Store) (*payload.Registry, error) {
+	if s.Source.Segments.Registry == "" {
+		return nil, nil
+	}
+	lookup := e.LookupEnv
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
+	address, err := s.Source.Segments.RegistryURL(lookup)
+	if err != nil {
+		return nil, err
+	}
+	return payload.NewRegistry(address, store)
 }
 
 func (e *Env) runStore(run string) blob.Store { return blob.Sub(e.Workspace, "runs/"+run) }

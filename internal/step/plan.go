@@ -178,7 +178,7 @@ func (e *Env) listed(ctx context.Context, j job.Job, r Request) (plan.Inventory,
 	if err != nil {
 		return plan.Inventory{}, fmt.Errorf("open segments: %w", err)
 	}
-	columns, err := job.Columns(r.Spec, j.Outputs())
+	columns, err := job.Needs(r.Spec, j.Outputs())
 	if err != nil {
 		return plan.Inventory{}, err
 	}

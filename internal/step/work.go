@@ -235,7 +235,11 @@ func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, colum
 	if err != nil {
 		return nil, fmt.Errorf("open segments: %w", err)
 	}
-	return source.Open(ctx, source.Stores{Segments: segments, Captured: l.store}, inputs, columns, src.Columns)
+	registry, err := l.env.registry(p.Spec, l.store)
+	if err != nil {
+		return nil, err
+	}
+	return source.Open(ctx, source.Stores{Segments: segments, Captured: l.store}, inputs, columns, source.LayoutOf(p.Spec.Source, registry))
 }
 
 // stop says when a lap has gone on for long enough.

@@ -11,6 +11,7 @@ import (
 	"hindcast/internal/partition"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/source"
 	"hindcast/internal/unit"
 )
 
@@ -18,6 +19,10 @@ import (
 type described struct {
 	plan.Segment
 	object object
+	fit    *source.Fit // of the event's columns, while it is described
+	// missing are columns of the event that it lacks, and columns then those that it has.
+	missing []string
+	columns string
 	// bare says that the file has no offset column: row groups and rows are counted from offset 0 until the names place them.
 	bare bool
 	// scanned says that a column had to be read.
@@ -25,12 +30,13 @@ type described struct {
 }
 
 // describe derives a segment from its footer, and from its offset column where the footer does not prove the offsets.
-func (r *reader) describe(f *parquetfile.File, o object) (described, error) {
+func (r *reader) describe(f *parquetfile.File, fit *source.Fit, o object) (described, error) {
 	s := described{
 		Segment: plan.Segment{
 			Key: o.Key, ETag: o.ETag, Size: unit.Bytes(o.Size), Partition: max(o.partition, 0), Rows: f.Rows(), RowGroups: []plan.RowGroup{},
 		},
 		object: o,
+		fit:    fit,
 	}
 	offsets, err := has(f, r.columns.Offset, record.Int64)
 	if err != nil {
@@ -105,13 +111,24 @@ func (r *reader) times(f *parquetfile.File, i int, rows int64, group *plan.RowGr
 			group.RecordTime = &plan.Span{Min: lo, Max: hi}
 		}
 	}
-	nulls, known := f.Nulls(i, r.event)
-	group.EventTime, group.Timed, group.Untimed = span(f, i, r.event), known && nulls == 0, known && nulls == rows
-	if t := group.EventTime; t != nil && (!partition.Placeable(t.Min) || !partition.Placeable(t.Max)) {
-		group.Timed, s.scanned = false, true
-		return placeable(f, i, r.event, t)
+	nulls, known := s.fit.Nulls(i, r.event)
+	group.Timed, group.Untimed = known && nulls == 0, known && nulls == rows
+	lo, hi, ok := s.fit.Bounds(i, r.event)
+	if !ok {
+		return nil
 	}
-	return nil
+	group.EventTime = &plan.Span{Min: lo, Max: hi}
+	if partition.Placeable(lo) && partition.Placeable(hi) {
+		return nil
+	}
+	group.Timed = false
+	name, lies := s.fit.Lies(r.event)
+	if !lies {
+		group.EventTime = nil // which of them can be placed is not looked at
+		return nil
+	}
+	s.scanned = true
+	return placeable(s.fit.File(), i, name, group.EventTime)
 }
 
 // has reports whether a file has a column. One that cannot be read, or holds another kind, is an error.

@@ -80,7 +80,7 @@ func rowsOf(tb testing.TB, store blob.Store, s spec.Source, p *plan.Plan) []stri
 	}
 	var out []string
 	for _, sh := range shards {
-		r, err := source.Open(tb.Context(), source.Stores{Segments: store}, sh.Inputs, sourcetest.Schema(), s.Segments.Columns)
+		r, err := source.Open(tb.Context(), source.Stores{Segments: store}, sh.Inputs, sourcetest.Schema(), source.LayoutOf(s, nil))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestAShorterObjectUnderTheSameKeyLeavesAGap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := source.Open(t.Context(), source.Stores{Segments: mem}, shards[0].Inputs, sourcetest.Schema(), s.Segments.Columns)
+		r, err := source.Open(t.Context(), source.Stores{Segments: mem}, shards[0].Inputs, sourcetest.Schema(), source.LayoutOf(s, nil))
 		if err == nil {
 			_, _, err = r.Next(t.Context())
 		}

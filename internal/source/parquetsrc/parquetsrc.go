@@ -30,6 +30,7 @@ import (
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/source"
 	"hindcast/internal/spec"
 	"hindcast/internal/unit"
 )
@@ -42,7 +43,7 @@ const (
 )
 
 // List finds the segments of src below store, which is what src.Segments.Parquet locates. Beside the
-// columns that src names, every segment must have the given ones, in their kinds; whether they may be null is not compared.
+// columns that src names, every segment must have the given ones, in their kinds or in ones that fit them without loss; see [source.NewFit]. One that may be null may be missing.
 //
 // Segments whose offsets cannot be told are of [plan.Unknown] quality: whether that matters is the plan's to say. Errors name the file and what to do. They wrap what the store returned, so that a
 // passing failure can be told from a refusal. A topic without segments is no error if src has a tail.
@@ -74,7 +75,7 @@ func list(ctx context.Context, store blob.Store, src spec.Source, columns []reco
 	if err := sums.complete(p, src.Topic, found); err != nil {
 		return plan.Listing{}, err
 	}
-	r := reader{store: count, profile: p, topic: src.Topic, columns: src.Segments.Columns, event: src.Event.Time, sums: sums, need: needed(src, columns)}
+	r := reader{store: count, profile: p, topic: src.Topic, columns: src.Segments.Columns, event: src.Event.Time, sums: sums, need: needed(src, columns), layout: source.LayoutOf(src, nil)}
 	segments := make([]described, len(found.objects))
 	errs := make([]error, len(found.objects))
 	var g errgroup.Group
@@ -90,6 +91,11 @@ func list(ctx context.Context, store blob.Store, src spec.Source, columns []reco
 	_ = g.Wait() // errs has them all, in the order of the keys
 	if err := first(errs); err != nil {
 		return plan.Listing{}, err
+	}
+	if src.Tail == nil {
+		if err := nowhere(segments); err != nil {
+			return plan.Listing{}, err
+		}
 	}
 	l := plan.Listing{Listed: plan.Cost{Footers: len(segments)}}
 	if err := place(&l, p, src, segments); err != nil {
@@ -239,13 +245,36 @@ func (c *counted) List(ctx context.Context, prefix, after string, limit int) ([]
 	return c.Store.List(ctx, prefix, after, limit)
 }
 
-// needed are the columns of the event that every segment must have. Null kinds match any.
-func needed(src spec.Source, columns []record.Field) []record.Field {
-	need := []record.Field{{Name: src.Event.Time, Kind: record.Timestamp}}
-	if src.Event.ID != "" && !slices.ContainsFunc(columns, func(f record.Field) bool { return f.Name == src.Event.ID }) {
+// needed are the columns of the event that segments are held against. Those without a kind match any.
+func needed(src spec.Source, columns []record.Field) record.Schema {
+	need := record.Schema(slices.Clone(columns))
+	if need.Index(src.Event.Time) < 0 {
+		need = append(need, record.Field{Name: src.Event.Time, Kind: record.Timestamp})
+	}
+	if src.Event.ID != "" && need.Index(src.Event.ID) < 0 {
 		need = append(need, record.Field{Name: src.Event.ID})
 	}
-	return append(need, columns...)
+	for i := range need {
+		if need[i].Name == src.Event.Time || need[i].Name == src.Event.ID {
+			need[i].Nullable = false // no event is without
+		}
+	}
+	return need
+}
+
+// nowhere refuses a column that no segment has: its name is misspelt, or it was renamed.
+func nowhere(segments []described) error {
+	if len(segments) == 0 {
+		return nil
+	}
+	for _, name := range segments[0].missing {
+		if !slices.ContainsFunc(segments, func(s described) bool { return !slices.Contains(s.missing, name) }) {
+			return &parquetfile.Error{File: segments[0].Key, RowGroup: -1, Column: name, Reason: fmt.Sprintf(
+				"neither this segment nor any other has the column, which the job reads; this one has %s; if it had another name, say so in source.event.columns.%s.aliases",
+				segments[0].columns, name)}
+		}
+	}
+	return nil
 }
 
 // reader describes segments.
@@ -255,7 +284,8 @@ type reader struct {
 	profile profile
 	columns spec.KafkaColumns
 	event   string
-	need    []record.Field
+	need    record.Schema
+	layout  source.Layout
 	sums    *sums
 }
 
@@ -269,17 +299,16 @@ func (r *reader) segment(ctx context.Context, o object) (described, error) {
 	if err != nil {
 		return described{}, err
 	}
-	for _, want := range r.need {
-		got, err := f.Column(want.Name)
-		if err != nil {
-			return described{}, fmt.Errorf("%w; every segment must have the columns that the job reads: export it again", err)
-		}
-		if want.Kind != 0 && got.Kind != want.Kind {
-			return described{}, &parquetfile.Error{File: o.Key, RowGroup: -1, Column: want.Name, Reason: fmt.Sprintf(
-				"it holds %v where the job reads %v; segments whose schema changed are not converted yet: export it again as the others", got.Kind, want.Kind)}
-		}
+	fit, err := source.NewFit(f, r.need, r.layout)
+	if err != nil {
+		return described{}, err
 	}
-	return r.describe(f, o)
+	d, err := r.describe(f, fit, o)
+	d.fit = nil // with its footer, which all listings together must not hold
+	if d.missing = fit.Missing(); len(d.missing) > 0 {
+		d.columns = strings.Join(f.Columns(), ", ")
+	}
+	return d, err
 }
 
 // open returns the object's bytes. Where there are sums they are all read, and compared.

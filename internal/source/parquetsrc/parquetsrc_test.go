@@ -300,7 +300,7 @@ func TestListRetailSample(t *testing.T) {
 	if total != 535_507 || len(next) != 4 {
 		t.Errorf("%d records in %d partitions", total, len(next))
 	}
-	r, err := source.Open(t.Context(), source.Stores{Segments: store}, inputs, schema, source.CapturedColumns)
+	r, err := source.Open(t.Context(), source.Stores{Segments: store}, inputs, schema, source.Layout{Kafka: source.CapturedColumns})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func TestRetailTail(t *testing.T) {
 			Partition: s.Partition, Segment: s.Key, ETag: s.ETag, Size: s.Size, Captured: true, RowGroups: []int{0}, Rows: s.Rows,
 		})
 	}
-	in, err := source.Open(t.Context(), source.Stores{Captured: store}, inputs, event, spec.KafkaColumns{})
+	in, err := source.Open(t.Context(), source.Stores{Captured: store}, inputs, event, source.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
