@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
 
 	"hindcast/internal/blob"
@@ -20,8 +21,20 @@ import (
 	"hindcast/internal/spec"
 )
 
+// Records are the committed records of a range of one partition.
+type Records interface {
+	// Next returns the next records, ascending, at least one, or none once the range has been read.
+	Next(ctx context.Context) ([]*kgo.Record, error)
+	// Covered is the offset before which all records have been returned.
+	Covered() int64
+}
+
 // CaptureOptions say what to capture, and where to. Those that say "0 means" may be left out.
 type CaptureOptions struct {
+	// Read, where set, begins to read the offsets [from, To) from elsewhere than the brokers, which are then left alone: Brokers, TopicID, Pinned,
+	// Partitions and Patience are not needed.
+	Read func(ctx context.Context, from int64) (Records, error)
+
 	Brokers   brokers.Access
 	Topic     string
 	TopicID   string // as pinned; empty where the brokers have none
@@ -123,6 +136,23 @@ func (c *capture) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.Read == nil {
+		return c.fromBrokers(ctx, pos)
+	}
+	if pos < c.To {
+		in, err := c.Read(ctx, pos)
+		if err != nil {
+			return err
+		}
+		if err := c.copy(ctx, in); err != nil {
+			return err
+		}
+	}
+	c.settle(c.To)
+	return nil
+}
+
+func (c *capture) fromBrokers(ctx context.Context, pos int64) error {
 	cl, err := c.Brokers.Client()
 	if err != nil {
 		return err
@@ -135,8 +165,27 @@ func (c *capture) run(ctx context.Context) error {
 	if err := f.confirm(ctx, c.TopicID); err != nil {
 		return err
 	}
+	if err := c.copy(ctx, tail{f}); err != nil {
+		return err
+	}
+	// Old brokers are asked for a topic by its name only, so that one that was recreated shows here at the latest.
+	if err := f.confirm(ctx, c.TopicID); err != nil {
+		return err
+	}
+	c.settle(c.To)
+	return nil
+}
+
+// tail are the records that a fetcher gets.
+type tail struct{ f *fetcher }
+
+func (t tail) Next(ctx context.Context) ([]*kgo.Record, error) { return t.f.next(ctx) }
+func (t tail) Covered() int64                                  { return t.f.pos }
+
+// copy writes segments of all that in has.
+func (c *capture) copy(ctx context.Context, in Records) error {
 	for {
-		records, err := f.next(ctx)
+		records, err := in.Next(ctx)
 		if err != nil {
 			return err
 		}
@@ -155,16 +204,12 @@ func (c *capture) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if next := in.Covered(); next < c.To {
+		return fmt.Errorf("the records end at offset %d, before the range does", next)
+	}
 	if c.rows.batch.Len > 0 || len(c.segments) == 0 {
-		if err := c.flush(ctx); err != nil {
-			return err
-		}
+		return c.flush(ctx)
 	}
-	// Old brokers are asked for a topic by its name only, so that one that was recreated shows here at the latest.
-	if err := f.confirm(ctx, c.TopicID); err != nil {
-		return err
-	}
-	c.settle(c.To)
 	return nil
 }
 

@@ -441,6 +441,76 @@ func TestCaptureThrottles(t *testing.T) {
 	}
 }
 
+// given are records that lie somewhere else than on brokers.
+type given struct {
+	records [][]*kgo.Record
+	covered int64
+}
+
+func (g *given) Next(context.Context) ([]*kgo.Record, error) {
+	if len(g.records) == 0 {
+		return nil, nil
+	}
+	next := g.records[0]
+	g.records = g.records[1:]
+	return next, nil
+}
+
+func (g *given) Covered() int64 { return g.covered }
+
+// TestCaptureFromElsewhere has a store that holds the offsets, so that no broker is asked: what is written is the same.
+func TestCaptureFromElsewhere(t *testing.T) {
+	c := start(t)
+	cl := producer(t, c, kgo.TransactionalID("tx"))
+	transact(t, cl, kgo.TryCommit, count(0, 25)...) // offsets 0-25
+	transact(t, cl, kgo.TryAbort, 100)              // 26-27
+	transact(t, cl, kgo.TryCommit, count(25, 40)...)
+	brokered := options(c, newStore(), 3, 30)
+	brokered.SegmentRows = 8
+	want := capt(t, brokered)
+
+	var fetched [][]*kgo.Record
+	for n := range 40 {
+		offset := n
+		if n >= 25 {
+			offset += 3
+		}
+		fetched = append(fetched, []*kgo.Record{{
+			Topic: topicName, Offset: int64(offset), Value: []byte(event(n)), Timestamp: time.UnixMilli(int64(n) * 1000),
+		}})
+	}
+	elsewhere := options(c, newStore(), 3, 30)
+	elsewhere.SegmentRows, elsewhere.Brokers, elsewhere.TopicID = 8, brokers.Access{}, ""
+	var asked []int64
+	elsewhere.Read = func(_ context.Context, from int64) (Records, error) {
+		asked = append(asked, from)
+		g := &given{covered: 30}
+		for _, r := range fetched {
+			if o := r[0].Offset; o >= from && o < 30 {
+				g.records = append(g.records, r)
+			}
+		}
+		return g, nil
+	}
+	if got := capt(t, elsewhere); !equalSegments(got, want) {
+		t.Errorf("captured %+v, want %+v", got, want)
+	}
+	same(t, elsewhere.Store, brokered.Store)
+	if got := capt(t, elsewhere); !equalSegments(got, want) || !slices.Equal(asked, []int64{3}) {
+		t.Errorf("captured again: %+v, reading from %v", got, asked)
+	}
+	elsewhere.Store = newStore()
+	elsewhere.Read = func(context.Context, int64) (Records, error) { return &given{covered: 29}, nil }
+	if _, err := Capture(timeout(t), elsewhere); err == nil || !strings.Contains(err.Error(), "the records end at offset 29, before the range does") {
+		t.Errorf("records that end early: %v", err)
+	}
+	lost := errors.New("lost")
+	elsewhere.Read = func(context.Context, int64) (Records, error) { return nil, lost }
+	if _, err := Capture(timeout(t), elsewhere); !errors.Is(err, lost) {
+		t.Errorf("records that are not there: %v", err)
+	}
+}
+
 func TestCaptureOfBadValues(t *testing.T) {
 	c := start(t)
 	cl := producer(t, c)
