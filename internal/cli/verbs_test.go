@@ -52,7 +52,7 @@ func TestEveryVerbPrintsJSON(t *testing.T) {
 		fields string
 	}{
 		{[]string{"jobs"}, "folder job spec"},
-		{append([]string{"plan", "visits"}, window...), "amplification base bytes digest ignored job partitions pruned_bytes pruned_rows read_bytes read_rows row_groups " +
+		{append([]string{"plan", "visits"}, window...), "amplification base bytes digest ignored job listed partitions pruned_bytes pruned_rows read_bytes read_rows requests row_groups " +
 			"rows segments shards slots tail_records warnings window"},
 		{append([]string{"run", "visits", "--why", "because"}, window...), status + " why"},
 		{[]string{"runs"}, status + " decision version"},
