@@ -71,7 +71,8 @@ func TestAFewRecordsOfALargeSegmentAreReadByAFewBytes(t *testing.T) {
 		segment := cut(t, batches)[0]
 		test.change(&segment)
 		for _, w := range []writer{
-			tieredtest.Local{Topic: topic, TopicID: topicID}, tieredtest.Aiven{Topic: topic, TopicID: topicID, ChunkSize: 1 << 20},
+			tieredtest.Local{Topic: topic, TopicID: topicID},
+			tieredtest.Aiven{Topic: topic, TopicID: topicID, ChunkSize: 1 << 20},
 			tieredtest.Aiven{Topic: topic, TopicID: topicID, ChunkSize: 1 << 20, Compress: true, Key: &rsaKey().PublicKey, KeyID: "k1"},
 		} {
 			store := &counted{Store: memblob.New()}

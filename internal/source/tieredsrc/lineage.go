@@ -162,7 +162,7 @@ func (l *Log) arrange(ctx context.Context, segments []*segment) (*Partition, err
 			p.Gaps = append(p.Gaps, Gap{Range{end, r.first}, why(segments, p.Epochs, end, r.first)})
 		}
 		end = r.next
-		if err := l.decide(ctx, p, r); err != nil {
+		if err := l.decide(ctx, r); err != nil {
 			return nil, err
 		}
 		if r.decided > r.first {

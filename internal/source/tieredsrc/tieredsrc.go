@@ -48,7 +48,7 @@ type Layout string
 const (
 	// Aiven is that of Aiven's plugin (Aiven-Open/tiered-storage-for-apache-kafka), of its manifests' version 1.
 	Aiven Layout = "aiven"
-	// Local is that of Kafka's LocalTieredStorage, which is made for tests. It does not say where a segment ends, so one that is
+	// Local is that of Kafka's LocalTieredStorage, which is made for tests: its folders lie in kafka-tiered-storage, in the folder it was given. It does not say where a segment ends, so one that is
 	// missing between two others is told from offsets without a record by the last batch only: both are a gap.
 	Local Layout = "local"
 )

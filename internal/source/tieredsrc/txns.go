@@ -72,7 +72,7 @@ func parseSnapshot(raw []byte) (map[int64]int64, error) {
 
 // decide finds where what the segments of a run decide ends: before the oldest transaction that is open at its end. Every
 // other one that has records before that has its marker in the run, and if it was aborted, an entry in the index of the segment with the marker.
-func (l *Log) decide(ctx context.Context, p *Partition, r *run) error {
+func (l *Log) decide(ctx context.Context, r *run) error {
 	// The state at the end is in the last segment's snapshot, if the segment is read to its end. Else the batches
 	// after an earlier one say it, or all batches: a transaction that began before the run shows by its records in it.
 	open := map[int64]int64{}
