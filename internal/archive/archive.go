@@ -24,6 +24,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/plan"
+	"hindcast/internal/source/tailsrc"
 	"hindcast/internal/unit"
 )
 
@@ -33,9 +34,10 @@ var ErrRefused = errors.New("the archive cannot be continued")
 // ErrConflict means that another call archives the same topic to the same location. What it wrote is whole: the next call goes on from there.
 var ErrConflict = errors.New("the topic is being archived by another call")
 
-// Reader yields the committed records of a range of a partition, in order; none at its end.
+// Reader yields the committed records of a range of a partition, in order; none at its end. See package tailsrc.
 type Reader interface {
 	Next(ctx context.Context) ([]*kgo.Record, error)
+	Close()
 }
 
 // Options say what to archive, and where to. Those that say "0 means" may be left out.
@@ -43,8 +45,9 @@ type Options struct {
 	Topic   string
 	TopicID string      // as pinned; empty where the brokers have none
 	Tails   []plan.Tail // of all partitions, ascending from 0: where the log starts, and up to where to copy
-	// Open reads the offsets [from, to) of a partition.
-	Open func(ctx context.Context, partition int32, from, to int64) (Reader, error)
+	// Open reads the offsets [from, to) of a partition whose log is still what was pinned; another is [tailsrc.ErrChanged]. Of an empty range it
+	// is asked that alone.
+	Open func(ctx context.Context, pinned plan.Tail, from, to int64) (Reader, error)
 	// From is where to begin in partitions of which nothing is archived yet; those that are not named begin where the log starts.
 	From map[int32]int64
 
@@ -143,7 +146,7 @@ func (a *archiver) run(ctx context.Context) error {
 		return err
 	}
 	for _, t := range a.Tails {
-		p, err := a.begin(t, held[t.Partition])
+		p, err := a.begin(ctx, t, held[t.Partition])
 		if err != nil {
 			return err
 		}
@@ -158,7 +161,7 @@ func (a *archiver) run(ctx context.Context) error {
 	for i := range a.report.Partitions {
 		p := &a.report.Partitions[i]
 		if end := a.Tails[i].End; p.Next < end {
-			if err := a.copy(ctx, p, end); err != nil {
+			if err := a.copy(ctx, p, a.Tails[i]); err != nil {
 				return fmt.Errorf("partition %d, offsets %d-%d: %w", p.Partition, p.Next, end, err)
 			}
 		}
@@ -167,7 +170,7 @@ func (a *archiver) run(ctx context.Context) error {
 }
 
 // begin decides where to go on in a partition.
-func (a *archiver) begin(t plan.Tail, held []segment) (PartitionReport, error) {
+func (a *archiver) begin(ctx context.Context, t plan.Tail, held []segment) (PartitionReport, error) {
 	p := PartitionReport{Partition: t.Partition, First: t.Start, Next: t.Start}
 	from, named := a.From[t.Partition]
 	refuse := func(format string, args ...any) (PartitionReport, error) {
@@ -186,6 +189,15 @@ func (a *archiver) begin(t plan.Tail, held []segment) (PartitionReport, error) {
 			return refuse("the archive ends at offset %d (%s), but the log now starts at %d: the offsets %d-%d were deleted before they were archived; "+
 				"if they are lost, archive to another location from here, and archive more often than retention deletes", p.Next, last.key, t.Start, p.Next, t.Start)
 		}
+		// The same offsets may be those of other records by now: where a leader was elected that lacked the last ones.
+		in, err := a.Open(ctx, plan.Tail{Partition: t.Partition, Start: p.First, End: p.Next, Epoch: last.epoch}, p.Next, p.Next)
+		if errors.Is(err, tailsrc.ErrChanged) {
+			return refuse("the log is no longer the one that was archived to offset %d (%s): %v; archive to another location", p.Next, last.key, err)
+		}
+		if err != nil {
+			return p, err
+		}
+		in.Close()
 	case named && (from < t.Start || from > t.End):
 		return refuse("it is to begin at offset %d, but the log has the offsets %d-%d", from, t.Start, t.End)
 	case named:
@@ -196,11 +208,12 @@ func (a *archiver) begin(t plan.Tail, held []segment) (PartitionReport, error) {
 }
 
 // copy copies the offsets of a partition from p.Next on.
-func (a *archiver) copy(ctx context.Context, p *PartitionReport, end int64) error {
-	in, err := a.Open(ctx, p.Partition, p.Next, end)
+func (a *archiver) copy(ctx context.Context, p *PartitionReport, t plan.Tail) error {
+	in, err := a.Open(ctx, t, p.Next, t.End)
 	if err != nil {
 		return err
 	}
+	defer in.Close()
 	rows := a.Columns.rows(p.Partition)
 	reached := p.Next
 	for {
@@ -213,12 +226,12 @@ func (a *archiver) copy(ctx context.Context, p *PartitionReport, end int64) erro
 		}
 		for _, r := range records {
 			if rows.full(a.RecordsPerSegment) {
-				if err := a.flush(ctx, p, rows, r.Offset); err != nil {
+				if err := a.flush(ctx, p, rows, r.Offset, t.Epoch); err != nil {
 					return err
 				}
 				rows = a.Columns.rows(p.Partition)
 			}
-			if err := rows.add(r); err != nil {
+			if err := rows.add(ctx, r); err != nil {
 				return fmt.Errorf("offset %d: %w", r.Offset, err)
 			}
 		}
@@ -229,8 +242,8 @@ func (a *archiver) copy(ctx context.Context, p *PartitionReport, end int64) erro
 			return err
 		}
 	}
-	a.watch(p.Partition, end-reached, 0)
-	return a.flush(ctx, p, rows, end)
+	a.watch(p.Partition, t.End-reached, 0)
+	return a.flush(ctx, p, rows, t.End, t.Epoch)
 }
 
 func (a *archiver) watch(partition int32, offsets, records int64) {
@@ -255,10 +268,10 @@ func (a *archiver) wait(ctx context.Context, n int) error {
 }
 
 // flush writes the rows as the segment of the offsets from p.Next to next.
-func (a *archiver) flush(ctx context.Context, p *PartitionReport, r *rows, next int64) error {
+func (a *archiver) flush(ctx context.Context, p *PartitionReport, r *rows, next int64, epoch int32) error {
 	copied := plan.Range{First: p.Next, Next: next}
 	key := a.key(p.Partition, r.first(copied.First))
-	data, err := a.encode(r, copied)
+	data, err := a.encode(r, copied, epoch)
 	if err != nil {
 		return fmt.Errorf("write segment %s: %w", key, err)
 	}

@@ -15,14 +15,18 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/blob/memblob"
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/payload"
+	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source/brokers"
 	"hindcast/internal/source/parquetsrc"
 	"hindcast/internal/source/tailsrc"
+	"hindcast/internal/spec"
 )
 
 const topic = "orders"
@@ -82,14 +86,11 @@ func options(t *testing.T, c *kfake.Cluster, store blob.Store) Options {
 	}
 	return Options{
 		Topic: topic, TopicID: pinned.TopicID, Tails: pinned.Tails, Store: store, RecordsPerSegment: 10,
-		Open: func(ctx context.Context, p int32, from, to int64) (Reader, error) {
-			r, err := tailsrc.Read(ctx, tailsrc.ReadOptions{
-				Brokers: at, Topic: topic, TopicID: pinned.TopicID, Partition: p, From: from, To: to, Patience: time.Second,
+		Open: func(ctx context.Context, log plan.Tail, from, to int64) (Reader, error) {
+			return tailsrc.Read(ctx, tailsrc.ReadOptions{
+				Brokers: at, Topic: topic, TopicID: pinned.TopicID, Partition: log.Partition, From: from, To: to,
+				Pinned: &log, Partitions: len(pinned.Tails), Patience: time.Second,
 			})
-			if err == nil {
-				t.Cleanup(r.Close)
-			}
-			return r, err
 		},
 	}
 }
@@ -478,5 +479,69 @@ func TestThrottle(t *testing.T) {
 	opts.Store, opts.RecordsPerSecond = memblob.New(), 1
 	if _, err := Run(ctx, opts); err == nil {
 		t.Error("archived past the context's deadline")
+	}
+}
+
+// A leader that lacked the last records was elected, and the log has others by now under their numbers.
+func TestALogThatWasTruncatedAndFilledAgainIsRefused(t *testing.T) {
+	c, store := start(t), memblob.New()
+	send(t, producer(t, c), 0, 0, 25)
+	run(t, options(t, c, store))
+	send(t, producer(t, c), 0, 25, 40)
+	opts := options(t, c, store)
+	c.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		r := req.(*kmsg.OffsetForLeaderEpochRequest)
+		resp := r.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+		rt.Topic, rp.Partition, rp.EndOffset = topic, r.Topics[0].Partitions[0].Partition, 20
+		rt.Partitions = append(rt.Partitions, rp)
+		resp.Topics = append(resp.Topics, rt)
+		return resp, nil, true
+	})
+	_, err := Run(t.Context(), opts)
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no longer the one that was archived to offset 25") || !strings.Contains(err.Error(), "truncated at offset 20") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// With a job's columns values are decoded; one that cannot be is not made up.
+func TestDecodedColumns(t *testing.T) {
+	c, store := start(t), memblob.New()
+	produce := func(value string) {
+		if err := producer(t, c).ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte(value), Timestamp: time.UnixMilli(5)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce(`{"id":"a","n":3,"more":true}`)
+	produce(`{"n":4}`)
+	columns, err := Decoded(record.Schema{{Name: "id", Kind: record.String, Nullable: true}, {Name: "n", Kind: record.Int64}}, payload.Options{Format: spec.JSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := options(t, c, store)
+	opts.Columns = columns
+	run(t, opts)
+	data := contents(t, store)["topics/orders/partition=0/orders+0+0000000000.parquet"]
+	f, err := parquetfile.Open(bytes.NewReader(data), int64(len(data)), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(f.Columns(), " "), "kafka_partition kafka_offset kafka_timestamp id n"; got != want {
+		t.Errorf("the columns are %s, want %s", got, want)
+	}
+	b, err := f.Read(parquetfile.ReadOptions{Columns: []string{"id", "n"}}).Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Len != 2 || string(b.Columns[0].Strings.At(0)) != "a" || !b.Columns[0].Nulls.Get(1) || b.Columns[1].Int64s[0] != 3 || b.Columns[1].Int64s[1] != 4 {
+		t.Errorf("read %+v", b)
+	}
+	produce(`{"id":"c","n":"4"}`)
+	opts = options(t, c, store)
+	opts.Columns = columns
+	if _, err := Run(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "offset 2: the value cannot be read: n: it is") || !strings.Contains(err.Error(), "without --job") {
+		t.Errorf("it ended with %v", err)
 	}
 }

@@ -2,7 +2,9 @@ package archive
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -52,7 +54,7 @@ func kafkaSchema() record.Schema {
 func (c raw) rows(partition int32) *rows {
 	out := newRows(c.Schema(), partition)
 	out.binary = []string{KeyColumn, ValueColumn}
-	out.event = func(r *kgo.Record) error {
+	out.event = func(_ context.Context, r *kgo.Record) error {
 		out.bytes(3, r.Key)
 		out.bytes(4, r.Value)
 		headers, err := encodeHeaders(r.Headers)
@@ -89,9 +91,9 @@ type rows struct {
 	schema    record.Schema
 	partition int64
 	batch     record.Batch
-	size      int                       // bytes of values
-	binary    []string                  // columns of any bytes
-	event     func(r *kgo.Record) error // appends what follows Kafka's columns
+	size      int                                            // bytes of values
+	binary    []string                                       // columns of any bytes
+	event     func(ctx context.Context, r *kgo.Record) error // appends what follows Kafka's columns
 }
 
 func newRows(schema record.Schema, partition int32) *rows {
@@ -112,12 +114,12 @@ func (r *rows) first(begin int64) int64 {
 	return r.batch.Columns[1].Int64s[0]
 }
 
-func (r *rows) add(rec *kgo.Record) error {
+func (r *rows) add(ctx context.Context, rec *kgo.Record) error {
 	c := r.batch.Columns
 	c[0].Int64s = append(c[0].Int64s, r.partition)
 	c[1].Int64s = append(c[1].Int64s, rec.Offset)
 	c[2].Int64s = append(c[2].Int64s, rec.Timestamp.UnixMilli()*1000)
-	if err := r.event(rec); err != nil {
+	if err := r.event(ctx, rec); err != nil {
 		return err
 	}
 	r.batch.Len++
@@ -138,7 +140,7 @@ func (r *rows) bytes(column int, v []byte) {
 }
 
 // encode writes the rows as a file that says which offsets were copied into it.
-func (a *archiver) encode(r *rows, copied plan.Range) ([]byte, error) {
+func (a *archiver) encode(r *rows, copied plan.Range, epoch int32) ([]byte, error) {
 	for i := range r.batch.Columns {
 		if c := &r.batch.Columns[i]; c.Nulls != nil {
 			for len(c.Nulls)*64 < r.batch.Len {
@@ -154,7 +156,9 @@ func (a *archiver) encode(r *rows, copied plan.Range) ([]byte, error) {
 	var buf bytes.Buffer
 	w, err := parquetfile.NewWriter(&buf, r.schema, parquetfile.WriterOptions{
 		RowGroupRows: rowGroupRows, Encodings: encodings, Millis: []string{cols.Time}, Binary: r.binary,
-		KeyValue: map[string]string{parquetsrc.RangeKey: copied.String(), parquetsrc.TopicKey: a.Topic, parquetsrc.TopicIDKey: a.TopicID},
+		KeyValue: map[string]string{
+			parquetsrc.RangeKey: copied.String(), parquetsrc.TopicKey: a.Topic, parquetsrc.TopicIDKey: a.TopicID, parquetsrc.EpochKey: strconv.Itoa(int(epoch)),
+		},
 	})
 	if err != nil {
 		return nil, err

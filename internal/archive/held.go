@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,7 @@ type segment struct {
 	plan.Range
 	key       string
 	partition int32
+	epoch     int32
 	file      *parquetfile.File
 }
 
@@ -109,6 +111,12 @@ func (a *archiver) read(ctx context.Context, o blob.Info) (segment, error) {
 	}
 	if s.Range, err = plan.ParseRange(noted); err != nil {
 		return refuse("has a damaged footer: %v", err)
+	}
+	epoch, _ := f.KeyValue(parquetsrc.EpochKey)
+	if n, err := strconv.ParseInt(epoch, 10, 32); err == nil {
+		s.epoch = int32(n)
+	} else {
+		return refuse("has a damaged footer: the leader's epoch is %q", epoch)
 	}
 	var first int64
 	n, err := fmt.Sscanf(strings.TrimPrefix(o.Key, a.dir()), "partition=%d/"+strings.ReplaceAll(a.Topic, "%", "%%")+"+%d+%d.parquet", &s.partition, new(int32), &first)

@@ -18,6 +18,7 @@ import (
 	"hindcast/internal/job"
 	"hindcast/internal/local"
 	"hindcast/internal/plan"
+	"hindcast/internal/preflight"
 )
 
 // IO is where a command reads and writes.
@@ -76,6 +77,13 @@ func run(ctx context.Context, args []string, std IO, opts local.Options) int {
 		fmt.Fprint(std.Err, "as flags of a new run:")
 		for _, g := range gaps.Found {
 			fmt.Fprintf(std.Err, " --accept-gap %s", g)
+		}
+		fmt.Fprintln(std.Err)
+	}
+	if refused, ok := errors.AsType[*preflight.RefusedError](err); ok && len(refused.Acceptable()) > 0 {
+		fmt.Fprint(std.Err, "as a flag of a new run: --accept ")
+		for i, r := range refused.Acceptable() {
+			fmt.Fprint(std.Err, strings.Repeat(",", min(i, 1)), r)
 		}
 		fmt.Fprintln(std.Err)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -11,6 +12,7 @@ import (
 
 	"hindcast/internal/local"
 	"hindcast/internal/plan"
+	"hindcast/internal/preflight"
 	"hindcast/internal/spec"
 	"hindcast/internal/step"
 )
@@ -18,6 +20,7 @@ import (
 // runFlags are the flags that say what a run computes, shared by plan and run.
 type runFlags struct {
 	window    spec.WindowFlags
+	gaps      []string
 	accept    []string
 	noPrune   bool
 	shardRows int64
@@ -33,7 +36,8 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.window.AsOf, "as-of", "", "the instant that counts as now, in RFC 3339")
 	fl.StringVar(&f.window.Zone, "zone", "", "zone of dates without one, where the output has none, as Europe/London")
 	fl.StringVar(&f.window.Align, "align", "", `"expand" widens a window that cuts a partition`)
-	fl.StringArrayVar(&f.accept, "accept-gap", nil, "accept missing offsets, as PARTITION:FIRST-NEXT; may be repeated")
+	fl.StringArrayVar(&f.gaps, "accept-gap", nil, "accept missing offsets, as PARTITION:FIRST-NEXT; may be repeated")
+	fl.StringArrayVar(&f.accept, "accept", nil, "accept what the preflight finds of the log, by name, as compacted,retention; may be repeated")
 	fl.BoolVar(&f.noPrune, "no-prune", false, "read everything: trust no statistics of the segments")
 	fl.Int64Var(&f.shardRows, "shard-rows", 0, "rows at which a shard takes no further partition (default 1000000)")
 }
@@ -57,19 +61,23 @@ func (f *runFlags) request(ctx context.Context, ws *local.Workspace, name string
 		return step.Request{}, nil, usage(fmt.Errorf("--shard-rows %d, --lap-rows %d: a shard and a lap have at least one row", f.shardRows, f.lapRows))
 	}
 	var gaps []plan.Gap
-	for _, arg := range f.accept {
+	for _, arg := range f.gaps {
 		g, err := plan.ParseGap(arg)
 		if err != nil {
 			return step.Request{}, nil, usage(err)
 		}
 		gaps = append(gaps, g)
 	}
+	accept, err := preflight.ParseRules(f.accept)
+	if err != nil {
+		return step.Request{}, nil, usage(fmt.Errorf("--accept: %w", err))
+	}
 	r, err := ws.Env.NewRequest(j, s, local.NewRunID(s.Job, now), now)
 	if err != nil {
 		return step.Request{}, nil, err
 	}
 	r.Window, r.AsOf = w, asOf
-	r.AcceptGaps, r.NoPrune, r.ShardRows, r.LapRows = gaps, f.noPrune, f.shardRows, f.lapRows
+	r.Accept, r.AcceptGaps, r.NoPrune, r.ShardRows, r.LapRows = accept, gaps, f.noPrune, f.shardRows, f.lapRows
 	r.By, r.Why = local.By(), f.why
 	return r, notes, ctx.Err()
 }
@@ -101,15 +109,15 @@ func (a *app) planCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := ws.Env.Preview(ctx, r)
-			if err != nil {
-				return err
+			p, refused := ws.Env.Preview(ctx, r)
+			if p.Plan == nil {
+				return refused
 			}
 			sum, err := p.Summary()
-			if err != nil {
-				return err
+			if err == nil {
+				err = a.print(sum, func(w io.Writer) { printSummary(w, sum) })
 			}
-			return a.print(sum, func(w io.Writer) { printSummary(w, sum) })
+			return errors.Join(refused, err)
 		},
 	}
 	f.add(cmd)
@@ -134,13 +142,8 @@ func printPlanLines(w io.Writer, s step.Summary) {
 		s.Slots, grow, shards, s.Amplification, estimate(s))
 }
 
-// rowsPerSecond is what one worker read and folded of the retail sample on a 2-core machine, rounded down: it makes the
-// plan's estimate, which is no promise.
-const rowsPerSecond = 500_000
-
 func estimate(s step.Summary) time.Duration {
-	d := time.Duration(float64(s.ReadRows) / rowsPerSecond * float64(time.Second))
-	return max(time.Second, d.Round(time.Second))
+	return time.Duration(preflight.Estimate(s.TailRecords, s.ReadRows)) * time.Microsecond
 }
 
 func printWarnings(w io.Writer, warnings []string) {
@@ -176,6 +179,7 @@ func printSummary(w io.Writer, s step.Summary) {
 	if s.Ignored > 0 {
 		fmt.Fprintf(w, "ignored  %d objects among the segments that are none by their names, as _SUCCESS and .crc\n", s.Ignored)
 	}
+	printPreflight(w, s.Preflight, true)
 	printWarnings(w, s.Warnings)
 	fmt.Fprintf(w, "digest   %s\n", s.Digest)
 }

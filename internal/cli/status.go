@@ -106,6 +106,7 @@ func (a *app) printStatus(w io.Writer, s local.Status) {
 		fmt.Fprintf(t, "failed\t%s\n", strings.ReplaceAll(s.Failure, "\n", "\n\t"))
 	}
 	t.Flush()
+	printPreflight(w, s.Preflight, false)
 	printWarnings(w, s.Warnings)
 	printAccount(w, s)
 	if s.Verdict != nil {

@@ -46,13 +46,13 @@ func TestEveryVerbPrintsJSON(t *testing.T) {
 	a := newArena(t)
 	window := []string{"--from", threeFrom, "--to", threeTo}
 	const swap = "op repeated run served version"
-	const status = "account at by done job phase plan run running shards verdict warnings window"
+	const status = "account at by done job phase plan preflight run running shards verdict warnings window"
 	for _, c := range []struct {
 		args   []string
 		fields string
 	}{
 		{[]string{"jobs"}, "folder job spec"},
-		{append([]string{"plan", "visits"}, window...), "amplification base bytes digest ignored job listed partitions pruned_bytes pruned_rows read_bytes read_rows requests row_groups " +
+		{append([]string{"plan", "visits"}, window...), "amplification base bytes digest ignored job listed partitions preflight pruned_bytes pruned_rows read_bytes read_rows requests row_groups " +
 			"rows segments shards slots tail_records warnings window"},
 		{append([]string{"run", "visits", "--why", "because"}, window...), status + " why"},
 		{[]string{"runs"}, status + " decision version"},

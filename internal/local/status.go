@@ -9,6 +9,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/check"
+	"hindcast/internal/preflight"
 	"hindcast/internal/serve"
 	"hindcast/internal/step"
 	"hindcast/internal/table"
@@ -52,9 +53,11 @@ type Status struct {
 	// Error is why a listed run cannot be described: of such a run only this and its id are sure.
 	Error string `json:"error,omitempty"`
 	// Warnings are the plan's: what was decided, as to accept a gap, and what is not proven.
-	Warnings []string        `json:"warnings,omitempty"`
-	Verdict  *check.Verdict  `json:"verdict,omitempty"`
-	Account  []check.Account `json:"account,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Preflight is what the plan found of the log, and what was accepted of it.
+	Preflight []preflight.Finding `json:"preflight,omitempty"`
+	Verdict   *check.Verdict      `json:"verdict,omitempty"`
+	Account   []check.Account     `json:"account,omitempty"`
 	// Decision is what was decided about it, by whom and when.
 	Decision *serve.Decision `json:"decision,omitempty"`
 }
@@ -108,7 +111,7 @@ func (w *Workspace) status(ctx context.Context, run string, known commits) (Stat
 	if err != nil {
 		return s, err
 	}
-	s.Plan, s.Shards, s.Done, s.Warnings = progress.Plan, progress.Shards, progress.Done, progress.Warnings
+	s.Plan, s.Shards, s.Done, s.Warnings, s.Preflight = progress.Plan, progress.Shards, progress.Done, progress.Warnings, progress.Preflight
 	switch {
 	case s.Shards > 0 && s.Done == s.Shards:
 		s.Phase = Validating

@@ -51,6 +51,7 @@ type Finding struct {
 	Rule  Rule   `json:"rule"`
 	State State  `json:"state"`
 	Text  string `json:"text"`          // what, and where
+	Why   string `json:"why,omitempty"` // why it is not known
 	Fix   string `json:"fix,omitempty"` // what to do; empty where there is nothing to
 	// Final says that nobody can accept it: what it is about is not a matter of opinion.
 	Final bool `json:"final,omitempty"`

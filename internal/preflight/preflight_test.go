@@ -235,7 +235,7 @@ func TestRules(t *testing.T) {
 		{name: "the exports have holes that nobody can tell of", rule: Uncommitted, change: func(in *Input) { hole(in, 0, 90, 94) }, state: Unknown, says: "partition 0: 90-94"},
 		{
 			name: "the brokers no longer have what follows the exports", rule: Uncommitted, change: part(0, func(_ *plan.Partition, f *PartitionFacts) { f.Searched = nil }),
-			state: Unknown, says: "whether the last exported records were aborted is not known",
+			state: Unknown, says: "the brokers no longer have what follows them, at the offsets of partition 0: 100-101",
 		},
 		{name: "uncommitted: no tail", rule: Uncommitted, change: withoutTail, state: Unknown, says: "the job has no tail"},
 		{name: "uncommitted: no offsets", rule: Uncommitted, change: func(in *Input) { in.Plan.AtLeastOnce = true }, state: Unknown, says: "they have no offsets"},
@@ -301,7 +301,7 @@ func TestRules(t *testing.T) {
 			},
 		},
 		{
-			name: "partitions, and no time", rule: Partitions, state: Unknown, says: "no time is known of the first record of partition 1",
+			name: "partitions, and no time", rule: Partitions, state: Unknown, says: "there is no time of the first record of partition 1",
 			change: func(in *Input) { in.Inventory.Segments[2].RowGroups[0].RecordTime = nil },
 		},
 		{name: "partitions: no tail", rule: Partitions, change: withoutTail, state: Unknown},
@@ -310,7 +310,7 @@ func TestRules(t *testing.T) {
 			in := healthy()
 			c.change(&in)
 			f := find(t, in, c.rule)
-			if f.State != c.state || !strings.Contains(f.Text, c.says) || !strings.Contains(f.Fix, c.do) || f.Final != c.final {
+			if f.State != c.state || !strings.Contains(f.Text+": "+f.Why, c.says) || (f.State == Unknown) != (f.Why != "") || !strings.Contains(f.Fix, c.do) || f.Final != c.final {
 				t.Errorf("got %+v\nwant %s, %q, %q, final: %v", f, c.state, c.says, c.do, c.final)
 			}
 			if f.State != OK && f.Fix == "" && !f.Accepted && f.State != Unknown {

@@ -54,7 +54,7 @@ func (c *checker) retention() Finding {
 			first.setting, first.partition, first.offset, stamp(first.at), takes, stamp(done))
 		f.Fix += "; if a run that fails for it is no harm, accept it: --accept retention"
 	case unknown != "":
-		return Finding{Rule: Retention, State: Unknown, Text: "when retention reaches what is to be read is not known: " + unknown, Fix: f.Fix}
+		return Finding{Rule: Retention, State: Unknown, Text: "when retention reaches what is to be read is not known", Why: unknown, Fix: f.Fix}
 	case first.at <= c.Now+int64(margin):
 		f.State = Warn
 		f.Text = fmt.Sprintf("%s reaches partition %d, offset %d, at %s: a run that has to be repeated later may find it gone",

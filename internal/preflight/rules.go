@@ -16,7 +16,7 @@ func (c *checker) topic() string { return c.Inventory.Topic }
 
 // unknown is the finding of a rule that the brokers do not answer.
 func (c *checker) unknown(r Rule, q Question, what string) Finding {
-	f := Finding{Rule: r, State: Unknown, Text: what + ": " + c.Facts.why(q)}
+	f := Finding{Rule: r, State: Unknown, Text: what, Why: c.Facts.why(q)}
 	switch {
 	case !c.Facts.Asked:
 		f.Fix = "declare source.tail, or make sure of it yourself"
@@ -172,7 +172,7 @@ func (c *checker) uncommitted() Finding {
 	}
 	switch {
 	case c.Plan.AtLeastOnce:
-		return Finding{Rule: Uncommitted, State: Unknown, Text: "whether the exports hold records of aborted transactions is not known: they have no offsets", Fix: fix}
+		return Finding{Rule: Uncommitted, State: Unknown, Text: "whether the exports hold records of aborted transactions is not known", Why: "they have no offsets", Fix: fix}
 	case !exported:
 		return Finding{Rule: Uncommitted, State: OK, Text: "no exported segment is read"}
 	case len(wrong) > 0:
@@ -184,7 +184,8 @@ func (c *checker) uncommitted() Finding {
 	}
 	f := c.unknown(Uncommitted, AskAborted, "whether the exports hold records of aborted transactions is not known for what ended at the offsets of "+some(open))
 	if searched && c.Facts.NotKnown[AskAborted] == "" {
-		f.Text = "whether the last exported records were aborted is not known: the brokers no longer have what follows them, at the offsets of " + some(open)
+		f.Text = "whether the last exported records were aborted is not known"
+		f.Why = "the brokers no longer have what follows them, at the offsets of " + some(open)
 	}
 	f.Fix = fix
 	return f
@@ -283,7 +284,7 @@ func (c *checker) partitions() Finding {
 		}
 	case len(unknown) > 0:
 		return Finding{
-			Rule: Partitions, State: Unknown, Text: "whether partitions were added in the read range is not known: no time is known of the first record of " + some(unknown),
+			Rule: Partitions, State: Unknown, Text: "whether partitions were added in the read range is not known", Why: "there is no time of the first record of " + some(unknown),
 		}
 	}
 	return Finding{Rule: Partitions, State: OK, Text: fmt.Sprintf("none of the %d partitions was added in the read range", len(c.Facts.Partitions))}

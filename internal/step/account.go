@@ -9,6 +9,7 @@ import (
 	"hindcast/internal/blob"
 	"hindcast/internal/check"
 	"hindcast/internal/plan"
+	"hindcast/internal/preflight"
 	"hindcast/internal/transform"
 )
 
@@ -97,6 +98,7 @@ func (e *Env) Accounts(ctx context.Context, run string) ([]check.Account, error)
 type Progress struct {
 	Plan         string   // digest; empty before there is one
 	Warnings     []string // the plan's
+	Preflight    []preflight.Finding
 	Shards, Done int
 }
 
@@ -110,7 +112,7 @@ func (e *Env) Done(ctx context.Context, run string) (Progress, error) {
 	if err != nil {
 		return pr, err
 	}
-	pr.Plan, pr.Warnings = p.Digest, p.Plan.Warnings
+	pr.Plan, pr.Warnings, pr.Preflight = p.Digest, p.Plan.Warnings, p.Preflight
 	var c cut
 	if err := readJSON(ctx, e.runStore(run), cutKey, &c); err != nil {
 		if errors.Is(err, blob.ErrNotFound) {

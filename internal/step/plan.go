@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
 	"hindcast/internal/plan"
+	"hindcast/internal/preflight"
 	"hindcast/internal/source/parquetsrc"
 	"hindcast/internal/source/tailsrc"
+	"hindcast/internal/source/topicinfo"
 	"hindcast/internal/spec"
 	"hindcast/internal/table"
 )
@@ -27,6 +30,8 @@ type Planned struct {
 	Canaries []Canaries `json:"canaries,omitempty"`
 	// Base is the version that was served; nil where the dataset had none.
 	Base *table.Ref `json:"base"`
+	// Preflight says what was found of the log, and what a person has accepted of that.
+	Preflight []preflight.Finding `json:"preflight,omitempty"`
 }
 
 type planIn struct {
@@ -81,7 +86,9 @@ type Summary struct {
 	Digest   string       `json:"digest"`
 	Base     *table.Ref   `json:"base"`
 	Warnings []string     `json:"warnings,omitempty"`
-	Ignored  int          `json:"ignored"` // objects among the segments that are none by their names, as _SUCCESS
+	// Preflight has all findings; those that are ok, too.
+	Preflight []preflight.Finding `json:"preflight,omitempty"`
+	Ignored   int                 `json:"ignored"` // objects among the segments that are none by their names, as _SUCCESS
 	plan.Summary
 }
 
@@ -89,7 +96,8 @@ type Summary struct {
 func (p Planned) Summary() (Summary, error) {
 	s, err := p.Plan.Summary()
 	return Summary{
-		Job: p.Plan.Spec.Job, Window: p.Plan.Window, Digest: p.Digest, Base: p.Base, Warnings: p.Plan.Warnings, Ignored: p.Plan.Ignored, Summary: s,
+		Job: p.Plan.Spec.Job, Window: p.Plan.Window, Digest: p.Digest, Base: p.Base, Warnings: p.Plan.Warnings, Preflight: p.Preflight,
+		Ignored: p.Plan.Ignored, Summary: s,
 	}, err
 }
 
@@ -103,7 +111,8 @@ func (e *Env) Planned(ctx context.Context, run string) (Planned, error) {
 	return p, err
 }
 
-// Preview makes the plan of a request, without side effects: it reads listings, footers and the brokers' offsets.
+// Preview makes the plan of a request, without side effects: it reads listings, footers and the brokers' offsets. A plan that the
+// preflight refuses is returned beside the error.
 func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
 	j, _, err := e.Job(r.Job)
 	if err != nil {
@@ -117,7 +126,7 @@ func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
 		ShardRows: r.ShardRows, AcceptGaps: r.AcceptGaps, NoPrune: r.NoPrune, Code: r.Code,
 	})
 	if err != nil {
-		return Planned{}, &Error{PlanRefused, err}
+		return Planned{}, e.unplanned(ctx, r, inv, err)
 	}
 	p := Planned{Plan: pl, Canaries: r.Canaries}
 	ds, err := e.Dataset(ctx, r.Spec)
@@ -133,8 +142,57 @@ func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
 	case !errors.Is(err, table.ErrNoVersion):
 		return Planned{}, err
 	}
+	var refused error
+	if p.Preflight, refused, err = e.preflight(ctx, r, inv, pl); err != nil {
+		return Planned{}, err
+	}
 	p.Digest = digestOf(p)
+	if refused != nil {
+		return p, &Error{PlanRefused, refused}
+	}
 	return p, nil
+}
+
+// preflight asks whether the log can be taken for the truth. Refused says what stands against it that nobody has accepted, or that what was
+// accepted was not found.
+func (e *Env) preflight(ctx context.Context, r Request, inv plan.Inventory, pl *plan.Plan) (findings []preflight.Finding, refused, err error) {
+	in := preflight.Input{Now: e.Now().UnixMicro(), Plan: pl, Inventory: inv}
+	search := map[int32]plan.Ranges{}
+	if pl != nil {
+		sum, err := pl.Summary()
+		if err != nil {
+			return nil, nil, err
+		}
+		in.Rows, search = sum.ReadRows, preflight.Search(pl, inv)
+	}
+	if src := r.Spec.Source; src.Tail != nil {
+		access, err := e.Brokers(ctx, src.Tail, src.Topic)
+		if err != nil {
+			return nil, nil, err
+		}
+		cl, err := access.Client()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer cl.Close()
+		if in.Facts, err = topicinfo.Gather(ctx, cl, src.Topic, len(inv.Tails), search); err != nil {
+			return nil, nil, err
+		}
+	}
+	findings = preflight.Check(in)
+	return findings, errors.Join(preflight.Accept(findings, r.Accept), preflight.Refused(findings)), nil
+}
+
+// unplanned adds to why there is no plan what the topic itself has against it: a hole in a compacted log has its cause there.
+func (e *Env) unplanned(ctx context.Context, r Request, inv plan.Inventory, why error) error {
+	accepted := r.Accept
+	r.Accept = nil
+	findings, _, err := e.preflight(ctx, r, inv, nil)
+	if err != nil && passing(err) {
+		return err
+	}
+	findings = slices.DeleteFunc(findings, func(f preflight.Finding) bool { return slices.Contains(accepted, f.Rule) })
+	return &Error{PlanRefused, errors.Join(why, preflight.Refused(findings))}
 }
 
 // sameTables refuses a job one of whose tables is served with another schema: no version can hold both.

@@ -11,6 +11,7 @@ import (
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
 	"hindcast/internal/plan"
+	"hindcast/internal/preflight"
 	"hindcast/internal/serve"
 	"hindcast/internal/spec"
 	"hindcast/internal/table"
@@ -33,6 +34,8 @@ type Request struct {
 	ShardRows  int64      `json:"shard_rows,omitempty"`
 	AcceptGaps []plan.Gap `json:"accept_gaps,omitempty"`
 	NoPrune    bool       `json:"no_prune,omitempty"`
+	// Accept names findings of the preflight that a person has accepted.
+	Accept []preflight.Rule `json:"accept,omitempty"`
 	// LapRows ends a worker's lap after so many rows; 0: only the worker's deadline does.
 	LapRows int64        `json:"lap_rows,omitempty"`
 	Promote spec.Promote `json:"promote"`

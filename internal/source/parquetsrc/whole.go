@@ -12,6 +12,7 @@ const (
 	RangeKey   = "hindcast.range"    // as [plan.Range]: first offset, and the one after the last; what has no row there has no record
 	TopicKey   = "hindcast.topic"    // the topic's name
 	TopicIDKey = "hindcast.topic-id" // empty for brokers that have none
+	EpochKey   = "hindcast.epoch"    // see [plan.Tail.Epoch]: no record of the range is of a later one; -1 where it is not known
 )
 
 // whole takes in what an archived segment vouches for; see [plan.Segment.Whole].

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hindcast/internal/plan"
 	"hindcast/internal/source/brokers"
 )
 
@@ -19,6 +20,10 @@ type ReadOptions struct {
 	TopicID   string // as pinned; empty where the brokers have none
 	Partition int32
 	From, To  int64 // offsets, half-open; To is at most the pinned end
+	// Pinned is what was pinned of the partition, and Partitions how many the topic had then. The log must be still the same; nil and 0 leave
+	// out what they are needed for.
+	Pinned     *plan.Tail
+	Partitions int
 	// Patience is how long the brokers may give nothing; 0 means DefaultPatience.
 	Patience time.Duration
 }
@@ -30,7 +35,7 @@ type Reader struct {
 	f    *fetcher
 }
 
-// Read begins to read. The caller must call [Reader.Close].
+// Read begins to read, if the log is still what was pinned: an empty range asks just that. The caller must call [Reader.Close].
 func Read(ctx context.Context, opts ReadOptions) (*Reader, error) {
 	if opts.From < 0 || opts.From > opts.To {
 		return nil, errors.New("this is no range of offsets")
@@ -40,9 +45,10 @@ func Read(ctx context.Context, opts ReadOptions) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{opts: opts, cl: cl, f: &fetcher{
+		access: opts.Brokers, pinned: opts.Pinned, partitions: opts.Partitions,
 		cl: cl, topic: opts.Topic, partition: opts.Partition, pos: opts.From, to: opts.To, patience: cmp.Or(opts.Patience, DefaultPatience),
 	}}
-	if err := r.f.open(ctx, opts.TopicID); err != nil {
+	if err := r.f.confirm(ctx, opts.TopicID); err != nil {
 		cl.Close()
 		return nil, r.named(err)
 	}
@@ -54,7 +60,7 @@ func (r *Reader) Next(ctx context.Context) ([]*kgo.Record, error) {
 	records, err := r.f.next(ctx)
 	if err == nil && len(records) == 0 {
 		// Old brokers are asked for a topic by its name only, so that one that was recreated shows here at the latest.
-		err = r.f.open(ctx, r.opts.TopicID)
+		err = r.f.confirm(ctx, r.opts.TopicID)
 	}
 	if err != nil {
 		return nil, r.named(err)
