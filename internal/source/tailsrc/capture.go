@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 
 // Records are the committed records of a range of one partition.
 type Records interface {
-	// Next returns the next records, ascending, at least one, or none once the range has been read.
+	// Next returns the next records, ascending, or io.EOF once the range has been read.
 	Next(ctx context.Context) ([]*kgo.Record, error)
 	// Covered is the offset before which all records have been returned.
 	Covered() int64
@@ -32,7 +33,7 @@ type Records interface {
 // CaptureOptions say what to capture, and where to. Those that say "0 means" may be left out.
 type CaptureOptions struct {
 	// Read, where set, begins to read the offsets [from, To) from elsewhere than the brokers, which are then left alone: Brokers, TopicID, Pinned,
-	// Partitions and Patience are not needed.
+	// Partitions and Patience are not needed. An attempt after a failure reads all of the range again.
 	Read func(ctx context.Context, from int64) (Records, error)
 
 	Brokers   brokers.Access
@@ -132,21 +133,20 @@ func (c *capture) run(ctx context.Context) error {
 	if c.From == c.To {
 		return nil
 	}
-	pos, err := c.resume(ctx)
-	if err != nil {
-		return err
-	}
 	if c.Read == nil {
-		return c.fromBrokers(ctx, pos)
-	}
-	if pos < c.To {
-		in, err := c.Read(ctx, pos)
+		pos, err := c.resume(ctx)
 		if err != nil {
 			return err
 		}
-		if err := c.copy(ctx, in); err != nil {
-			return err
-		}
+		return c.fromBrokers(ctx, pos)
+	}
+	// What an attempt wrote that ended with an error is not trusted: that a record must not be seen may show at its transaction's end only.
+	in, err := c.Read(ctx, c.From)
+	if err != nil {
+		return err
+	}
+	if err := c.copy(ctx, in); err != nil {
+		return err
 	}
 	c.settle(c.To)
 	return nil
@@ -179,18 +179,25 @@ func (c *capture) fromBrokers(ctx context.Context, pos int64) error {
 // tail are the records that a fetcher gets.
 type tail struct{ f *fetcher }
 
-func (t tail) Next(ctx context.Context) ([]*kgo.Record, error) { return t.f.next(ctx) }
-func (t tail) Covered() int64                                  { return t.f.pos }
+func (t tail) Next(ctx context.Context) ([]*kgo.Record, error) {
+	records, err := t.f.next(ctx)
+	if err == nil && len(records) == 0 {
+		return nil, io.EOF
+	}
+	return records, err
+}
+
+func (t tail) Covered() int64 { return t.f.pos }
 
 // copy writes segments of all that in has.
 func (c *capture) copy(ctx context.Context, in Records) error {
 	for {
 		records, err := in.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
 		if err != nil {
 			return err
-		}
-		if len(records) == 0 {
-			break
 		}
 		for _, r := range records {
 			if c.rows.batch.Len >= c.SegmentRows || c.rows.bytes >= segmentBytes {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -449,7 +450,7 @@ type given struct {
 
 func (g *given) Next(context.Context) ([]*kgo.Record, error) {
 	if len(g.records) == 0 {
-		return nil, nil
+		return nil, io.EOF
 	}
 	next := g.records[0]
 	g.records = g.records[1:]
@@ -496,7 +497,7 @@ func TestCaptureFromElsewhere(t *testing.T) {
 		t.Errorf("captured %+v, want %+v", got, want)
 	}
 	same(t, elsewhere.Store, brokered.Store)
-	if got := capt(t, elsewhere); !equalSegments(got, want) || !slices.Equal(asked, []int64{3}) {
+	if got := capt(t, elsewhere); !equalSegments(got, want) || !slices.Equal(asked, []int64{3, 3}) {
 		t.Errorf("captured again: %+v, reading from %v", got, asked)
 	}
 	elsewhere.Store = newStore()
