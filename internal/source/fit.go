@@ -128,6 +128,28 @@ func (t *Fit) versions(by string) payload.Versions {
 	return v
 }
 
+// withRules has the file read as the rules of its columns say.
+func (t *Fit) withRules(names *payload.Names, sources []payload.Source) error {
+	rules := map[string]parquetfile.Rule{}
+	for i, s := range sources {
+		rule, zone := names.Rule(i)
+		if s.Name == "" || rule.Scale == nil && zone == nil && !rule.INT96 {
+			continue
+		}
+		r := parquetfile.Rule{Scale: rule.Scale, INT96: rule.INT96}
+		if zone != nil {
+			r.Zone = zone.Location()
+		}
+		rules[s.Name] = r
+	}
+	if len(rules) == 0 {
+		return nil
+	}
+	var err error
+	t.file, err = t.file.WithRules(rules)
+	return err
+}
+
 // fit decides how a column of the file becomes one of the event.
 func (t *Fit) fit(c *fitted, name string, want record.Field, names *payload.Names, i int) error {
 	got, err := t.file.Column(name)
@@ -159,8 +181,11 @@ func (t *Fit) fit(c *fitted, name string, want record.Field, names *payload.Name
 	return nil
 }
 
-// exactAsFloat reports whether the footer proves that an integer column fits floating-point numbers exactly.
+// exactAsFloat reports whether an integer column is known to fit floating-point numbers exactly, by its type or by its bounds.
 func (t *Fit) exactAsFloat(name string) bool {
+	if s, ok := t.file.Stored(name); ok && s.Type == "INT32" {
+		return true
+	}
 	const most = 1 << 53
 	for i, g := range t.file.RowGroups() {
 		if n, known := t.file.Nulls(i, name); g.Rows == 0 || known && n == g.Rows {
