@@ -60,11 +60,13 @@ func unwrap(e encryption, keys map[string]*rsa.PrivateKey) (dataKey, error) {
 	}
 	key := keys[id]
 	if key == nil {
-		return dataKey{}, fmt.Errorf("the segment is encrypted with the key %q, and given are %q: give its private key as well", id, slices.Sorted(maps.Keys(keys)))
+		return dataKey{}, fmt.Errorf("the segment is encrypted with the key %q, and given are %q: give its private key as well",
+			id, slices.Sorted(maps.Keys(keys)))
 	}
 	raw, err := rsa.DecryptOAEP(sha3.New512(), nil, key, wrapped, nil)
 	if err != nil {
-		return dataKey{}, fmt.Errorf("the private key given for %q does not open the segment's data key: is it that of another cluster? %w", id, err)
+		return dataKey{}, fmt.Errorf("the private key given for %q does not open the segment's data key: is it that of another cluster? %w",
+			id, err)
 	}
 	if len(raw) != 32 {
 		return dataKey{}, fmt.Errorf("the segment's data key has %d bytes, want 32 (AES-256)", len(raw))

@@ -102,7 +102,7 @@ func TestNoDamageGivesOtherRecords(t *testing.T) {
 		}
 		for _, key := range keys(t, store) {
 			whole := body(t, store, key)
-			step := 3
+			step := 7
 			if testenv.Full() {
 				step = 1
 			}
@@ -172,7 +172,8 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// TestAReplacedObjectIsAnError replaces each object after the listing, and deletes it. The manifest is read when listing.
+// TestAReplacedObjectIsAnError replaces each object after the listing, and deletes it, as retention does (R27). The manifest is
+// read when listing.
 func TestAReplacedObjectIsAnError(t *testing.T) {
 	for _, layout := range []tieredsrc.Layout{tieredsrc.Aiven, tieredsrc.Local} {
 		for _, gone := range []bool{false, true} {

@@ -165,7 +165,8 @@ func (s *segment) complete() bool {
 	}
 	for _, p := range []string{partLog, partIndexes} {
 		if _, ok := s.parts[p]; !ok {
-			s.broken = fmt.Errorf("%s is there, but not %s, as while it is deleted: list again, or restore it: %w", s.stem+partManifest, s.stem+p, ErrChanged)
+			s.broken = fmt.Errorf("%s is there, but not %s, as while it is deleted: list again, or restore it: %w",
+				s.stem+partManifest, s.stem+p, ErrChanged)
 		}
 	}
 	return true
@@ -176,11 +177,14 @@ func (in *inventory) oneTopic(ids map[string]int, segments int) error {
 	where := fmt.Sprintf("under %q", in.prefixes())
 	switch {
 	case in.opts.TopicID != "" && segments == 0 && len(ids) > 0:
-		return fmt.Errorf("there is no topic %s with the id %s %s, only %s", in.opts.Topic, in.opts.TopicID, where, strings.Join(names, ", "))
+		return fmt.Errorf("there is no topic %s with the id %s %s, only %s",
+			in.opts.Topic, in.opts.TopicID, where, strings.Join(names, ", "))
 	case segments == 0:
-		return fmt.Errorf("there is no segment of the topic %s: is the prefix what the brokers have as key.prefix, to the letter, and was it always?", where)
+		return fmt.Errorf("there is no segment of the topic %s: is the prefix what the brokers have as key.prefix, to the letter, and was it always?",
+			where)
 	case in.opts.TopicID == "" && len(ids) > 1:
-		return fmt.Errorf("there are several topics of that name, as after one was deleted and created again: say which by its id: %s", strings.Join(names, ", "))
+		return fmt.Errorf("there are several topics of that name, as after one was deleted and created again: say which by its id: %s",
+			strings.Join(names, ", "))
 	}
 	return nil
 }

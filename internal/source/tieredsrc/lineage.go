@@ -46,7 +46,8 @@ func within(list []Epoch, base, next int64) ([]Epoch, error) {
 		if i+1 < len(list) {
 			after := list[i+1]
 			if after.Epoch <= e.Epoch || after.First < e.First {
-				return nil, fmt.Errorf("leader epoch %d starts at offset %d, and epoch %d at %d: they do not ascend", e.Epoch, e.First, after.Epoch, after.First)
+				return nil, fmt.Errorf("leader epoch %d starts at offset %d, and epoch %d at %d: they do not ascend",
+					e.Epoch, e.First, after.Epoch, after.First)
 			}
 			end = min(next, after.First)
 		}
@@ -69,7 +70,8 @@ func epochAt(list []Epoch, offset int64) int32 {
 	return list[i].Epoch
 }
 
-// common returns the offsets [first, next) of a segment whose records are the lineage's: from where the log started up to where its epochs leave the lineage.
+// common returns the offsets [first, next) of a segment whose records are the lineage's: from where the log started up to
+// where its epochs leave the lineage.
 func (s *segment) common(lineage []Epoch) (first, next int64) {
 	first, next = -1, -1
 	for i, own := range s.epochs {
@@ -175,7 +177,8 @@ func (l *Log) arrange(ctx context.Context, segments []*segment) (*Partition, err
 			s := piece.seg
 			log := s.parts[partLog]
 			p.Segments = append(p.Segments, Segment{
-				Log: Object{log.Key, log.ETag, log.Size}, Range: Range{piece.first, piece.next}, Whole: Range{s.base, s.next}, MaxTimestamp: s.maxTimestamp, Size: s.size,
+				Log: Object{log.Key, log.ETag, log.Size}, Range: Range{piece.first, piece.next}, Whole: Range{s.base, s.next},
+				MaxTimestamp: s.maxTimestamp, Size: s.size,
 			})
 		}
 	}

@@ -1,7 +1,6 @@
 package tieredsrc
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -79,19 +78,13 @@ type chunkIndexJSON struct {
 
 // parseManifest reads a manifest and checks what can be checked without any other object.
 func parseManifest(raw []byte) (*manifest, error) {
-	var v struct {
-		Version string `json:"version"`
-	}
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return nil, fmt.Errorf("the manifest is no JSON of the plugin's: %w", err)
-	}
-	if v.Version != "1" {
-		return nil, fmt.Errorf("the manifest has version %q: only 1 is read", v.Version)
-	}
 	var m manifest
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if err := d.Decode(&m); err != nil {
-		return nil, fmt.Errorf("the manifest: %w", err)
+	err := json.Unmarshal(raw, &m)
+	switch {
+	case m.Version != "" && m.Version != "1" || err == nil && m.Version == "":
+		return nil, fmt.Errorf("the manifest has version %q: only 1 is read", m.Version)
+	case err != nil:
+		return nil, fmt.Errorf("the manifest is no JSON of the plugin's: %w", err)
 	}
 	md := m.Metadata
 	switch {
@@ -106,7 +99,8 @@ func parseManifest(raw []byte) (*manifest, error) {
 	}
 	for name, p := range m.SegmentIndexes {
 		if p != nil && (p.Position < 0 || p.Size < 0 || p.Size > maxPart) {
-			return nil, fmt.Errorf("the manifest has the %s index at %d with %d bytes: at most %d are read", name, p.Position, p.Size, maxPart)
+			return nil, fmt.Errorf("the manifest has the %s index at %d with %d bytes: at most %d are read",
+				name, p.Position, p.Size, maxPart)
 		}
 	}
 	return &m, nil
@@ -133,7 +127,8 @@ func (s *segment) describeAiven(ctx context.Context, store blob.Store, opts Opti
 	md := m.Metadata
 	tip := md.ID.TopicIDPartition
 	dir := fmt.Sprintf("%s-%s/%d/", tip.TopicPartition.Topic, tip.TopicID, *tip.TopicPartition.Partition)
-	if file := fmt.Sprintf("%s%020d-%s", dir, *md.StartOffset, md.ID.ID); len(s.stem) < len(file) || s.stem[len(s.stem)-len(file):] != file {
+	if file := fmt.Sprintf("%s%020d-%s",
+		dir, *md.StartOffset, md.ID.ID); len(s.stem) < len(file) || s.stem[len(s.stem)-len(file):] != file {
 		return fmt.Errorf("the manifest is that of another segment, %s", file)
 	}
 	s.next, s.size, s.manifest = *md.EndOffset+1, m.ChunkIndex.OriginalFileSize, m
@@ -218,13 +213,14 @@ func (c *chunkIndexJSON) index(stored int64) (chunks, error) {
 	var sizes []int32
 	switch c.Type {
 	case "fixed":
-		if n > 0 && (c.TransformedChunkSize < 1 || c.TransformedChunkSize > maxChunk+chunkRoom || c.FinalTransformedChunkSize < 1 || c.FinalTransformedChunkSize > maxChunk+chunkRoom) {
+		each, last := c.TransformedChunkSize, c.FinalTransformedChunkSize
+		if n > 0 && (min(each, last) < 1 || max(each, last) > maxChunk+chunkRoom) {
 			return chunks{}, fmt.Errorf("the manifest has stored chunks of %d bytes, the last of %d: 1 to %d are read",
-				c.TransformedChunkSize, c.FinalTransformedChunkSize, maxChunk+chunkRoom)
+				each, last, maxChunk+chunkRoom)
 		}
-		sizes = slices.Repeat([]int32{int32(c.TransformedChunkSize)}, int(n))
+		sizes = slices.Repeat([]int32{int32(each)}, int(n))
 		if n > 0 {
-			sizes[n-1] = int32(c.FinalTransformedChunkSize)
+			sizes[n-1] = int32(last)
 		}
 	case "variable":
 		var err error
@@ -244,7 +240,8 @@ func (c *chunkIndexJSON) index(stored int64) (chunks, error) {
 		out.at = append(out.at, end)
 	}
 	if int64(len(sizes)) != n || end != stored {
-		return chunks{}, fmt.Errorf("by the manifest the log has %d chunks with %d bytes, and there are %d chunks with %d: one of them is damaged or cut off", n, end, len(sizes), stored)
+		return chunks{}, fmt.Errorf("by the manifest the log has %d chunks with %d bytes, and there are %d chunks with %d: one of them is damaged or cut off",
+			n, end, len(sizes), stored)
 	}
 	return out, nil
 }

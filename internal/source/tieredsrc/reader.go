@@ -82,7 +82,8 @@ func (p *Partition) absent(from, to int64) error {
 		return fmt.Errorf("the segments end before offset %d", from)
 	}
 	first := p.Segments[0].Range.First
-	return fmt.Errorf("the offsets %d-%d are not there: the segments begin at offset %d; was the key prefix another one before?", from, min(to, first), first)
+	return fmt.Errorf("the offsets %d-%d are not there: the segments begin at offset %d; was the key prefix another one before?",
+		from, min(to, first), first)
 }
 
 // Covered returns the offset up to which every record was returned: all that follow have this offset or a greater one.
@@ -99,7 +100,8 @@ func (r *Reader) Next(ctx context.Context) ([]*kgo.Record, error) {
 		}
 		records, err := r.step(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("read topic %s, partition %d, from tiered segments, at offset %d: %w", r.log.Topic, r.p.Partition, r.pos, err)
+			return nil, fmt.Errorf("read topic %s, partition %d, from tiered segments, at offset %d: %w",
+				r.log.Topic, r.p.Partition, r.pos, err)
 		}
 		if len(records) > 0 {
 			return records, nil
@@ -113,7 +115,8 @@ func (r *Reader) step(ctx context.Context) ([]*kgo.Record, error) {
 	if r.in == nil {
 		if r.pos >= r.run.next {
 			for producer, t := range r.pending {
-				return nil, fmt.Errorf("the transaction of producer %d from offset %d has no marker up to offset %d, though it was decided there", producer, t.first, r.run.next)
+				return nil, fmt.Errorf("the transaction of producer %d from offset %d has no marker up to offset %d, though it was decided there",
+					producer, t.first, r.run.next)
 			}
 		}
 		at := sort.Search(len(r.run.pieces), func(i int) bool { return r.run.pieces[i].next > r.pos })
@@ -154,9 +157,11 @@ func (r *Reader) take(h logbatch.Header, batch []byte) ([]*kgo.Record, error) {
 	name := r.piece.seg.stem + partLog
 	switch want := epochAt(r.p.Epochs, max(h.First, r.p.Epochs[0].First)); {
 	case h.Epoch != want:
-		return nil, fmt.Errorf("segment %s has the leader epoch %d at offset %d, and the log %d: it is not what its own index says", name, h.Epoch, h.First, want)
+		return nil, fmt.Errorf("segment %s has the leader epoch %d at offset %d, and the log %d: it is not what its own index says",
+			name, h.Epoch, h.First, want)
 	case h.Next > r.piece.next:
-		return nil, fmt.Errorf("segment %s has a batch with the offsets %d-%d, and the log's leader changed at %d", name, h.First, h.Next, r.piece.next)
+		return nil, fmt.Errorf("segment %s has a batch with the offsets %d-%d, and the log's leader changed at %d",
+			name, h.First, h.Next, r.piece.next)
 	case r.last.Size > 0 && h.First < r.last.Next:
 		return nil, r.differ(h)
 	}
@@ -191,7 +196,8 @@ func (r *Reader) agree(h logbatch.Header, records []*kgo.Record, kept bool) erro
 		case !ok:
 			r.pending[h.ProducerID] = transaction{first: h.First, kept: kept}
 		case t.kept != kept:
-			return fmt.Errorf("the transaction index has only a part of the transaction of producer %d from offset %d: it is damaged", h.ProducerID, t.first)
+			return fmt.Errorf("the transaction index has only a part of the transaction of producer %d from offset %d: it is damaged",
+				h.ProducerID, t.first)
 		}
 		return nil
 	}
@@ -202,9 +208,11 @@ func (r *Reader) agree(h logbatch.Header, records []*kgo.Record, kept bool) erro
 	delete(r.pending, m.ProducerID)
 	switch {
 	case ok && m.Abort && t.kept:
-		return fmt.Errorf("the transaction of producer %d from offset %d was aborted at %d, and the transaction index does not have it", m.ProducerID, t.first, m.Offset)
+		return fmt.Errorf("the transaction of producer %d from offset %d was aborted at %d, and the transaction index does not have it",
+			m.ProducerID, t.first, m.Offset)
 	case ok && !m.Abort && !t.kept:
-		return fmt.Errorf("the transaction of producer %d from offset %d was committed at %d, and the transaction index says aborted", m.ProducerID, t.first, m.Offset)
+		return fmt.Errorf("the transaction of producer %d from offset %d was committed at %d, and the transaction index says aborted",
+			m.ProducerID, t.first, m.Offset)
 	}
 	return nil
 }

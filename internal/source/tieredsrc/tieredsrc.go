@@ -1,33 +1,44 @@
-// Package tieredsrc reads a topic's history out of the segments that Kafka's tiered storage (KIP-405) copied to an object store: as Aiven's
-// plugin lays them out ([Aiven]), or Kafka's own LocalTieredStorage ([Local]). It asks no broker.
+// Package tieredsrc reads a topic's history out of the segments that Kafka's tiered storage (KIP-405) copied to an
+// object store: as Aiven's plugin lays them out ([Aiven]), or Kafka's own LocalTieredStorage ([Local]). It asks no
+// broker.
 //
 // # What is the log
 //
-// A store holds more than the log: segments that two leaders copied twice or cut differently, ones of a leader whose records were
-// lost in an unclean election, what is left of a deletion or of a copy that failed. Which is which stands in the brokers' metadata
-// only, but follows from the segments as well. Each carries the history of leader epochs up to its end. The history of the one with
-// the highest last epoch, then end, is the log's lineage; two logs that have the same leader epoch at an offset have the same records
-// up to there, so a segment is good up to where its own epochs leave the lineage. What is past that is stale, and dropped. Offsets below the lineage's
-// start, where the log started when the segment was copied, are leftovers, and dropped as well. Of what is left each offset is
-// read from one segment. Where two meet within a batch of records or overlap at it, they must have the same batch.
+// A store holds more than the log: segments that two leaders copied twice or cut differently, ones of a leader whose
+// records were lost in an unclean election, what is left of a deletion or of a copy that failed. Which is which stands
+// in the brokers' metadata only, but follows from the segments as well. Each carries the history of leader epochs up to
+// its end. The history of the one with the highest last epoch, then end, is the log's lineage; two logs that have the
+// same leader epoch at an offset have the same records up to there, so a segment is good up to where its own epochs
+// leave the lineage. What is past that is stale, and dropped. Offsets below the lineage's start, where the log started
+// when the segment was copied, are leftovers, and dropped as well. Of what is left each offset is read from one
+// segment. Where two overlap at the place where reading goes from one to the other, they must have the same batch
+// there.
 //
-// The newest leader's records are on the brokers until its first segment is copied, so that an unclean election since then does not show here: who goes on from the
-// brokers must ask them whether the last epoch of [Partition.Epochs] reaches the handover (OffsetForLeaderEpoch).
+// The newest leader's records are on the brokers only until its first segment is copied, so an unclean election since
+// then does not show here: who goes on from the brokers must ask them whether the last epoch of [Partition.Epochs]
+// reaches to the handover (OffsetForLeaderEpoch).
 //
 // # Transactions
 //
-// A segment is copied once all its transactions are decided, but the markers that end them may be in a later segment, or on the
-// brokers. What an aborted transaction wrote is named by the transaction index of the segment that holds its marker. So records are
-// decided by the store alone up to the oldest transaction that has no marker in the store yet. Those that are open at the end of a segment stand in its
-// snapshot of the producers; [Partition.Ranges] ends before the oldest, and a read never goes past it. Who goes on from the brokers
-// from there on, reading committed records, gets the rest of those transactions whole, with the brokers' word on each. So one pass
-// over the data is enough, and nothing is held back in memory. While reading, markers and index are held against each other; where they differ, that is an error.
+// A segment is copied once all its transactions are decided, but the markers that end them may be in a later segment,
+// or on the brokers. What an aborted transaction wrote is named by the transaction index of the segment that holds its
+// marker. So records are decided by the store alone up to the oldest transaction that has no marker in the store yet.
+// Those that are open at the end of a segment stand in its snapshot of the producers; [Partition.Ranges] ends before
+// the oldest, and a read never goes past it. Who goes on from the brokers from there on, reading committed records,
+// gets those transactions whole, with the brokers' word on each. So one pass over the data is enough, and nothing is
+// held back in memory.
+//
+// The indexes have no checksum. So a reader holds each marker against what it took the transaction for, and reads on
+// past the end of its range until it has met the markers of all transactions in it; where they differ, that is an
+// error.
 //
 // # Trust
 //
-// Every length, count and position that an object states has a limit, and is held against the object's size. Reads are pinned to the ETag
-// of the listing: an object that was replaced is an error, never other contents. A reader holds at most one window of a
-// file (4 MiB, or one chunk), one decoded chunk (at most 64 MiB, usually 4) and one batch (see package logbatch).
+// Every length, count and position that an object states has a limit, and is held against the object's size. Reads are
+// pinned to the ETag of the listing: an object that was replaced is an error, never other contents. A reader holds at
+// most one window of a file (4 MiB, or one chunk), one decoded chunk (at most 64 MiB, usually 4) and one batch (see
+// package logbatch). Kafka's checksums leave out a batch's own offset: a flipped bit there is found out only if the
+// batch then overlaps another, or leaves the segment's range or its leader's epoch. Encrypted segments are authentic.
 package tieredsrc
 
 import (
@@ -48,8 +59,9 @@ type Layout string
 const (
 	// Aiven is that of Aiven's plugin (Aiven-Open/tiered-storage-for-apache-kafka), of its manifests' version 1.
 	Aiven Layout = "aiven"
-	// Local is that of Kafka's LocalTieredStorage, which is made for tests: its folders lie in kafka-tiered-storage, in the folder it was given. It does not say where a segment ends, so one that is
-	// missing between two others is told from offsets without a record by the last batch only: both are a gap.
+	// Local is that of Kafka's LocalTieredStorage, which is made for tests: its folders lie in kafka-tiered-storage,
+	// in the folder it was given. It does not say where a segment ends, so one that is missing between two others
+	// cannot be told from offsets at the last batch's end that have no record: both are a gap.
 	Local Layout = "local"
 )
 

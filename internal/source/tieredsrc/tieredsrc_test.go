@@ -215,7 +215,7 @@ func TestHolesOfCompactionAreJumped(t *testing.T) {
 	expect(t, l, 0, 31, 50, "")
 }
 
-// TestOverlapsAndDuplicatesAreReadOnce has what changes of the leader leave behind.
+// TestOverlapsAndDuplicatesAreReadOnce has what changes of the leader leave behind (R17).
 func TestOverlapsAndDuplicatesAreReadOnce(t *testing.T) {
 	batches := plain(2, 0, 300, 5)
 	parts := func(from, to int64) [][]byte { return batches[from/5 : to/5] }
@@ -438,6 +438,7 @@ func (c *counted) Get(ctx context.Context, key string, opts blob.GetOptions) (*b
 	return c.Store.Get(ctx, key, opts)
 }
 
+// TestSeveralTopicsOfOneName has a topic that was deleted and created again (R28).
 func TestSeveralTopicsOfOneName(t *testing.T) {
 	store := memblob.New()
 	put(t, aiven(store), 0, cut(t, plain(0, 0, 10, 5))...)

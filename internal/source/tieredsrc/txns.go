@@ -40,7 +40,8 @@ func parseTxns(raw []byte) ([]aborted, error) {
 	return out, nil
 }
 
-// parseSnapshot reads a snapshot of a log's producers (ProducerSnapshot version 1) and returns where the transactions began that are open, by producer:
+// parseSnapshot reads a snapshot of a log's producers (ProducerSnapshot version 1) and returns where the transactions began
+// that are open, by producer:
 //
 //	version int16 (1), crc uint32 (CRC-32C of what follows), count int32, entries of 46 bytes: producer id int64, epoch int16, last
 //	sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch int32, first offset of the open
@@ -102,7 +103,8 @@ func (l *Log) decide(ctx context.Context, r *run) error {
 	for producer, first := range open {
 		if first < r.decided {
 			r.decided = first
-			r.open = fmt.Sprintf("the transaction of producer %d that began at offset %d is not ended by any segment up to offset %d: the brokers know how it ended", producer, first, r.next)
+			r.open = fmt.Sprintf("the transaction of producer %d that began at offset %d is not ended by any segment up to offset %d: the brokers know how it ended",
+				producer, first, r.next)
 		}
 	}
 	r.decided = max(r.decided, r.first)
@@ -161,7 +163,8 @@ func (l *Log) aborted(ctx context.Context, r *run, from, to int64) ([]logbatch.T
 		}
 		for _, e := range entries {
 			if e.Last < p.seg.base || e.Last >= p.seg.next {
-				return nil, fmt.Errorf("segment %s: its transaction index has a marker at offset %d, and the segment the offsets %d-%d", p.seg.stem, e.Last, p.seg.base, p.seg.next)
+				return nil, fmt.Errorf("segment %s: its transaction index has a marker at offset %d, and the segment the offsets %d-%d",
+					p.seg.stem, e.Last, p.seg.base, p.seg.next)
 			}
 			if e.Last < p.first || e.Last >= p.next {
 				continue // another segment's, or stale

@@ -58,6 +58,7 @@ func (h *history) want(from, to int64) string {
 
 func newHistory() *history { return &history{fate: map[int64]bool{}, open: map[int64][]int64{}} }
 
+// TestAbortedTransactionsAcrossSegmentsAreDropped has markers as the last record (R23), and transactions that are open at the end (R24).
 func TestAbortedTransactionsAcrossSegmentsAreDropped(t *testing.T) {
 	h := newHistory()
 	h.write(1, 2) // 0
@@ -80,7 +81,13 @@ func TestAbortedTransactionsAcrossSegmentsAreDropped(t *testing.T) {
 			w, opts = tieredtest.Local{Store: store, Topic: topic, TopicID: topicID}, tieredsrc.Options{Topic: topic, Layout: layout}
 		}
 		segments := cut(t, h.batches, 5, 8, 10, 12)
-		for n, want := range []string{"[] gap 0-5: the transaction of producer 0 ", "[] gap 0-8: the transaction of producer 0 ", "[0-2] gap 2-10: the transaction of producer 1 that began at offset 2 ", "[0-9] gap 9-12: the transaction of producer 0 that began at offset 9 ", "[0-14]"} {
+		for n, want := range []string{
+			"[] gap 0-5: the transaction of producer 0 ",
+			"[] gap 0-8: the transaction of producer 0 ",
+			"[0-2] gap 2-10: the transaction of producer 1 that began at offset 2 ",
+			"[0-9] gap 9-12: the transaction of producer 0 that began at offset 9 ",
+			"[0-14]",
+		} {
 			put(t, w, 0, segments[n])
 			l := list(t, store, opts)
 			p := l.Find(0)

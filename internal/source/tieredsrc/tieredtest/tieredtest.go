@@ -1,8 +1,8 @@
-// Package tieredtest writes tiered segments for tests: a log of record batches is cut into segments as a broker would ([Cut]), and these are put into a
-// store in the layout of Aiven's plugin ([Aiven]) or of Kafka's LocalTieredStorage ([Local]).
+// Package tieredtest writes tiered segments for tests: a log of record batches is cut into segments as a broker would
+// ([Cut]), and these are put into a store in the layout of Aiven's plugin ([Aiven]) or of Kafka's LocalTieredStorage ([Local]).
 //
-// No object that the plugin itself wrote was at hand: what is written here follows the format's rules as they stand in the plugin's
-// source, with test vectors of its codec for chunk sizes.
+// No object that the plugin itself wrote was at hand: what is written here follows the format's rules as they stand in the
+// plugin's source, with test vectors of its codec for chunk sizes. What LocalTieredStorage writes was held against real Kafka.
 package tieredtest
 
 import (
@@ -66,7 +66,8 @@ type transaction struct {
 	producer, first int64
 }
 
-// Cut cuts a log, given as its batches, at offsets, each of which must be one that a batch begins at, or lie between two: one segment more than there are offsets.
+// Cut cuts a log, given as its batches, at offsets, each of which must be one that a batch begins at, or lie between two: it
+// gives one segment more than there are offsets.
 // The log starts with the first batch.
 func Cut(batches [][]byte, at ...int64) ([]Segment, error) {
 	var out []Segment
