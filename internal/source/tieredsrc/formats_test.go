@@ -1,8 +1,11 @@
 package tieredsrc
 
 import (
+	"crypto/rsa"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -195,4 +198,45 @@ func FuzzNames(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestEncryptionOfOthersIsOpened has a data key and a chunk that no code here made.
+func TestEncryptionOfOthersIsOpened(t *testing.T) {
+	raw, err := os.ReadFile("testdata/encrypted.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		PrivateKey string `json:"private_key"`
+		DataKey    string `json:"data_key"`
+		AAD        string `json:"aad"`
+		Chunk      []byte `json:"chunk"`
+		Contents   string `json:"contents"`
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ParseKey([]byte(v.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := unwrap(encryption{DataKey: v.DataKey, AAD: v.AAD}, map[string]*rsa.PrivateKey{"test-key": key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := k.open(v.Chunk); err != nil || string(got) != v.Contents {
+		t.Errorf("%q, %v", got, err)
+	}
+	for i := range v.Chunk {
+		v.Chunk[i]++
+		if got, err := k.open(v.Chunk); err == nil {
+			t.Errorf("with byte %d changed: %q", i, got)
+		}
+		v.Chunk[i]--
+	}
+	for n := range v.Chunk {
+		if got, err := k.open(v.Chunk[:n]); err == nil {
+			t.Errorf("cut at %d: %q", n, got)
+		}
+	}
 }

@@ -521,3 +521,44 @@ func TestStrayObjects(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestPartitionsAreListedAlone(t *testing.T) {
+	for _, layout := range []tieredsrc.Layout{tieredsrc.Aiven, tieredsrc.Local} {
+		store := &counted{Store: memblob.New()}
+		var w writer = aiven(store)
+		opts := options()
+		if layout == tieredsrc.Local {
+			w, opts = tieredtest.Local{Store: store, Topic: topic, TopicID: topicID}, tieredsrc.Options{Topic: topic, Layout: layout}
+		}
+		for p := range int32(12) {
+			put(t, w, p, cut(t, plain(0, 0, 10*int64(p)+10, 5))...)
+		}
+		if l := list(t, store, opts); len(l.Partitions) != 12 || l.Partitions[11].Partition != 11 || describe(l.Find(3)) != "[0-40]" {
+			t.Error(len(l.Partitions))
+		}
+		store.gets = 0
+		opts.TopicID, opts.Partitions = topicID, []int32{1}
+		l := list(t, store, opts)
+		if len(l.Partitions) != 1 || describe(l.Find(1)) != "[0-20]" || store.gets > 4 {
+			t.Error(len(l.Partitions), store.gets)
+		}
+		expect(t, l, 1, 0, 20, values(0, 20))
+		opts.Partitions = []int32{1, 11, 77}
+		if l := list(t, store, opts); len(l.Partitions) != 2 || describe(l.Find(11)) != "[0-120]" {
+			t.Error(len(l.Partitions))
+		}
+	}
+}
+
+func TestWhatCannotBeListedIsRefused(t *testing.T) {
+	for want, opts := range map[string]tieredsrc.Options{
+		"no topic's name":         {Layout: tieredsrc.Aiven},
+		"this is no topic's name": {Topic: "a/b", Layout: tieredsrc.Local},
+		`layout "s3" is not read`: {Topic: "a", Layout: "s3"},
+		"no segment of the topic": {Topic: "a", Layout: tieredsrc.Local},
+	} {
+		if _, err := tieredsrc.List(t.Context(), memblob.New(), opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", opts, err, want)
+		}
+	}
+}
