@@ -236,12 +236,22 @@ func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
 	return nil
 }
 
+// legible is the size, in bytes, up to which an object of the run is written with a line a member.
+const legible = 1 << 20
+
 // writeOnce writes an object of the run that never changes. If another call has
 // written it, that one stands and replaces *v: a value of its own, not decoded over what v shares with others.
 func writeOnce[T any](ctx context.Context, s blob.Store, key string, v *T) error {
-	b, err := json.MarshalIndent(v, "", "  ")
+	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
+	}
+	if len(b) < legible { // for people; what is larger they will not read, and indented it takes several times the memory
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, b, "", "  "); err != nil {
+			return fmt.Errorf("write %s: %w", key, err)
+		}
+		b = indented.Bytes()
 	}
 	_, err = blob.PutBytes(ctx, s, key, b, blob.Condition{IfAbsent: true})
 	if errors.Is(err, blob.ErrPrecondition) {

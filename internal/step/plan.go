@@ -286,10 +286,9 @@ func passing(err error) bool {
 // digestOf digests what a run was planned to do: the plan, its base, and the canaries.
 func digestOf(p Planned) string {
 	p.Digest = ""
-	b, err := json.Marshal(p)
-	if err != nil {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(p); err != nil { // which, unlike Marshal, makes no copy of what may be hundreds of megabytes
 		panic(err) // plain data: cannot happen
 	}
-	sum := sha256.Sum256(b)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
