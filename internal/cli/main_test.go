@@ -37,8 +37,11 @@ const changedCode = "HINDCAST_TEST_CHANGED_CODE"
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // hundreds of short runs, of small heaps
+	debug.SetMemoryLimit(1 << 30)
 	if os.Getenv(asProgram) == "" {
+		remove := testenv.InMemory()
 		code := m.Run()
+		remove()
 		for _, dir := range kept {
 			_ = os.RemoveAll(dir) // what stays is the system's to sweep
 		}
