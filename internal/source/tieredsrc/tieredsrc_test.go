@@ -562,3 +562,22 @@ func TestWhatCannotBeListedIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestACopyUnderWayIsNotASegmentYet has LocalTieredStorage write one, whose snapshot comes last.
+func TestACopyUnderWayIsNotASegmentYet(t *testing.T) {
+	segments := cut(t, plain(0, 0, 30, 5), 20)
+	store := memblob.New()
+	w := tieredtest.Local{Store: store, Topic: topic, TopicID: topicID}
+	put(t, w, 0, segments...)
+	for _, key := range keys(t, store) {
+		if strings.Contains(key, "/00000000000000000020-") && strings.HasSuffix(key, ".snapshot") {
+			if err := store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l := list(t, store, tieredsrc.Options{Topic: topic, Layout: tieredsrc.Local})
+	if got := describe(l.Find(0)); got != "[0-20]" || l.Ignored != 4 {
+		t.Error(got, l.Ignored)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"hindcast/internal/source/logbatch/batchtest"
 	"hindcast/internal/source/tieredsrc"
 	"hindcast/internal/source/tieredsrc/tieredtest"
+	"hindcast/internal/testenv"
 )
 
 // history builds a log batch by batch. Values are v<offset>.
@@ -224,13 +225,16 @@ func TestWithoutASnapshotTheBatchesSayWhatIsOpen(t *testing.T) {
 // TestAnyHistoryIsReadAsItWasWritten is a property: of any log, cut and copied in any way, what is read is what was committed.
 func TestAnyHistoryIsReadAsItWasWritten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	read := int64(0)
+	rounds, read := 30, int64(0)
+	if testenv.Full() {
+		rounds = 600
+	}
 	defer func() {
-		if read < 60*20 {
+		if read < int64(rounds)*20 {
 			t.Errorf("only %d offsets could be read", read)
 		}
 	}()
-	for round := range 60 {
+	for round := range rounds {
 		h := newHistory()
 		for range 40 {
 			producer := rng.Int64N(4)
