@@ -7,6 +7,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
+	"hindcast/internal/payload"
 	"hindcast/internal/plan"
 	"hindcast/internal/source"
 	"hindcast/internal/source/tailsrc"
@@ -66,6 +67,10 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 	if err != nil {
 		return captured{}, err
 	}
+	registry, err := e.registry(r.Spec, e.runStore(in.Run))
+	if err != nil {
+		return captured{}, err
+	}
 	var c captured
 	for _, tp := range p.Plan.Partitions {
 		if tp.Partition != in.Partition {
@@ -75,7 +80,7 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 			segments, err := tailsrc.Capture(ctx, tailsrc.CaptureOptions{
 				Brokers: access, Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, From: rng.First, To: rng.Next,
 				Pinned: tp.Broker, Partitions: len(p.Plan.Partitions),
-				Schema: columns, EventTime: r.Spec.Source.Event.Time, Value: r.Spec.Source.Tail.Value,
+				Schema: columns, EventTime: r.Spec.Source.Event.Time, Payload: payload.OptionsOf(r.Spec.Source, r.Spec.Source.Tail.Value, registry),
 				Store: e.runStore(in.Run), Prefix: "captured",
 			})
 			if err != nil {

@@ -15,11 +15,11 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/payload"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source"
 	"hindcast/internal/source/brokers"
-	"hindcast/internal/spec"
 )
 
 // Records are the committed records of a range of one partition.
@@ -50,7 +50,8 @@ type CaptureOptions struct {
 	Schema record.Schema
 	// EventTime is the column of Schema that says when the event happened.
 	EventTime string
-	Value     spec.ValueFormat
+	// Payload says how values are decoded.
+	Payload payload.Options
 
 	// Store and Prefix are where the segments go.
 	Store  blob.Store
@@ -99,6 +100,7 @@ type capture struct {
 	CaptureOptions
 	limit    *rate.Limiter // nil: none
 	schema   record.Schema
+	decoder  *payload.Decoder
 	rows     *rows
 	segments []plan.Segment // the last one's Next is settled when there is a record after it, or none
 }
@@ -109,8 +111,6 @@ func newCapture(opts CaptureOptions) (*capture, error) {
 	opts.Patience = cmp.Or(opts.Patience, DefaultPatience)
 	c := &capture{CaptureOptions: opts}
 	switch i := opts.Schema.Index(opts.EventTime); {
-	case opts.Value != spec.JSON:
-		return nil, fmt.Errorf("values in format %q are not read, only %q", opts.Value, spec.JSON)
 	case opts.From < 0 || opts.From > opts.To:
 		return nil, errors.New("this is no range of offsets")
 	case opts.SegmentRows < 0 || opts.RowGroupRows < 0 || opts.RecordsPerSecond < 0:
@@ -125,8 +125,11 @@ func newCapture(opts CaptureOptions) (*capture, error) {
 	if c.schema, err = captured(opts.Schema); err != nil {
 		return nil, err
 	}
-	c.rows, err = newRows(opts.Schema, opts.Partition)
-	return c, err
+	if c.decoder, err = payload.New(opts.Schema, opts.Payload); err != nil {
+		return nil, err
+	}
+	c.rows = newRows(c.schema, opts.Partition, c.decoder)
+	return c, nil
 }
 
 func (c *capture) run(ctx context.Context) error {
@@ -205,7 +208,9 @@ func (c *capture) copy(ctx context.Context, in Records) error {
 					return err
 				}
 			}
-			c.rows.add(r)
+			if err := c.rows.add(ctx, r); err != nil {
+				return err
+			}
 		}
 		if err := c.wait(ctx, len(records)); err != nil {
 			return err
@@ -300,8 +305,8 @@ func (c *capture) flush(ctx context.Context) error {
 	if _, err := c.describe(info, data, first); err != nil {
 		return err
 	}
-	c.rows, err = newRows(c.Schema, c.Partition)
-	return err
+	c.rows = newRows(c.schema, c.Partition, c.decoder)
+	return nil
 }
 
 func (c *capture) encode() ([]byte, error) {

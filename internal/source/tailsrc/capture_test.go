@@ -528,7 +528,7 @@ func TestCaptureOfBadValues(t *testing.T) {
 	opts.RowGroupRows = 3
 	segments := capt(t, opts)
 	want := "0:0 1:the record has no value (a tombstone) 2:n: it is 1.5, expected an integer of 64 bits 3:3 " +
-		"4:the value is no JSON: invalid character '\\x00' looking for beginning of value; it begins as values of a schema registry do, and only plain JSON is read " +
+		"4:the value is no JSON: invalid character '\\x00' looking for beginning of value; it begins as values of a schema registry do, and only plain JSON is read: give the format avro if it is Avro " +
 		`5:at: it is missing, expected an RFC 3339 time with its zone, as "2011-11-01T08:26:00Z" 6:6`
 	if got := read(t, opts, segments); got != want {
 		t.Errorf("captured\n%s, want\n%s", got, want)
@@ -545,7 +545,7 @@ func TestCaptureOfBadValues(t *testing.T) {
 func TestCaptureRefuses(t *testing.T) {
 	c := start(t)
 	for name, change := range map[string]func(*CaptureOptions){
-		"a format that is not built": func(o *CaptureOptions) { o.Value = "avro" },
+		"a format that is not built": func(o *CaptureOptions) { o.Payload.Format = "protobuf" },
 		"a range backwards":          func(o *CaptureOptions) { o.From = 5 },
 		"an event time of no column": func(o *CaptureOptions) { o.EventTime = "when" },
 		"an event time of integers":  func(o *CaptureOptions) { o.EventTime = "n" },

@@ -18,6 +18,7 @@ import (
 	"hindcast/internal/blob"
 	"hindcast/internal/blob/memblob"
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/payload"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source/brokers"
@@ -92,7 +93,7 @@ func options(c *kfake.Cluster, store blob.Store, from, to int64) CaptureOptions 
 	return CaptureOptions{
 		Brokers: brokers.At(c.ListenAddrs()...), Topic: topicName, TopicID: idText(c.TopicInfo(topicName).TopicID), From: from, To: to,
 		Schema:    record.Schema{{Name: "n", Kind: record.Int64}, {Name: "at", Kind: record.Timestamp}},
-		EventTime: "at", Value: spec.JSON, Store: store, Prefix: "runs/r1/tail", Patience: 300 * time.Millisecond,
+		EventTime: "at", Payload: payload.Options{Format: spec.JSON}, Store: store, Prefix: "runs/r1/tail", Patience: 300 * time.Millisecond,
 	}
 }
 

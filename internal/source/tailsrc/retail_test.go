@@ -15,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"hindcast/internal/payload"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/sample"
@@ -54,7 +55,7 @@ func TestRetailTail(t *testing.T) {
 	for _, tail := range pinned.Tails {
 		part, err := Capture(timeout(t), CaptureOptions{
 			Brokers: brokers.At(broker.Addrs()...), Topic: sample.Topic, TopicID: pinned.TopicID, Partition: tail.Partition, From: tail.Start, To: tail.End,
-			Schema: event, EventTime: "occurred_at", Value: spec.JSON, Store: store, Prefix: "tail",
+			Schema: event, EventTime: "occurred_at", Payload: payload.Options{Format: spec.JSON}, Store: store, Prefix: "tail",
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
+	"hindcast/internal/payload"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source/brokers"
@@ -164,7 +165,7 @@ func (l *live) options(pinned Pinned) CaptureOptions {
 		Brokers: brokers.At(l.k.Addrs()...), Topic: l.name, TopicID: pinned.TopicID, From: pinned.Tails[0].Start, To: pinned.Tails[0].End,
 		Pinned: &pinned.Tails[0], Partitions: len(pinned.Tails),
 		Schema:    record.Schema{{Name: "n", Kind: record.Int64}, {Name: "at", Kind: record.Timestamp}},
-		EventTime: "at", Value: spec.JSON, Store: newStore(), Prefix: "captured", SegmentRows: 100, Patience: 20 * time.Second,
+		EventTime: "at", Payload: payload.Options{Format: spec.JSON}, Store: newStore(), Prefix: "captured", SegmentRows: 100, Patience: 20 * time.Second,
 	}
 }
 
