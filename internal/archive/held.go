@@ -16,6 +16,7 @@ import (
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
+	"hindcast/internal/record"
 	"hindcast/internal/source"
 	"hindcast/internal/source/parquetsrc"
 )
@@ -131,9 +132,17 @@ func (a *archiver) read(ctx context.Context, o blob.Info) (segment, error) {
 			a.Topic, id, a.TopicID)
 	}
 	if got, want := f.Schema(), a.Columns.Schema(); !got.Equal(want) {
-		return refuse("has the columns %v, where this call writes %v: call as before (with or without --job), or archive to another location", got, want)
+		return refuse("has the columns %s, where this call writes %s: call as before (with or without --job), or archive to another location", names(got), names(want))
 	}
 	return s, nil
+}
+
+func names(s record.Schema) string {
+	list := make([]string, len(s))
+	for i, f := range s {
+		list[i] = fmt.Sprintf("%s (%v)", f.Name, f.Kind)
+	}
+	return strings.Join(list, ", ")
 }
 
 // verify reads the offsets of the last segment of a partition: what follows is appended to them.

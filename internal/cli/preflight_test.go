@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -159,4 +160,22 @@ func TestAGapInACompactedLogIsToldWithItsCause(t *testing.T) {
 	r := b.do([]job.Job{b.job()}, "plan").exits(t, exitRefused)
 	r.has(t, "the brokers begin at 5", "--accept-gap 0:4-5", "compacted: topic visits is compacted")
 	b.do([]job.Job{b.job()}, "plan", "--accept-gap", "0:4-5", "--accept", "compacted").ok(t)
+}
+
+// abort appends records, and a marker, in a transaction that is given up.
+func (b *brokered) abort(recs ...rec) {
+	b.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("tx"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer cl.Close()
+	err = cl.BeginTransaction()
+	for _, r := range recs {
+		value := jsonOf(b.t, map[string]any{"id": r.ID, "at": r.At, "shop": r.Shop, "amount": r.Amount})
+		err = errors.Join(err, cl.ProduceSync(b.t.Context(), &kgo.Record{Topic: smallTopic, Partition: r.Partition, Value: value, Timestamp: r.recordTime(b.t)}).FirstErr())
+	}
+	if err := errors.Join(err, cl.EndTransaction(b.t.Context(), kgo.TryAbort)); err != nil {
+		b.t.Fatal(err)
+	}
 }
