@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -106,7 +107,10 @@ func (f *fetcher) lineage(ctx context.Context) error {
 	req.ReplicaID = -1
 	req.Topics = append(req.Topics, rt)
 	resp, err := req.RequestWith(ctx, f.cl)
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(err.Error(), "broker is too old"): // the library has no type for it
+		return nil // as for those that do not let everybody ask
+	case err != nil:
 		return fmt.Errorf("ask for the end of the leader's epoch %d: %w", f.pinned.Epoch, err)
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
