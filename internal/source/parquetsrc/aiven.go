@@ -12,7 +12,7 @@ import (
 //
 // Source: Aiven-Open/cloud-storage-connectors-for-apache-kafka (FilenameTemplateVariable, OutputFieldType).
 var aiven = profile{
-	roots:   func(topic string) []string { return []string{topic + "-", ""} },
+	roots:   func(string) []string { return []string{""} },
 	parse:   parseAiven,
 	expect:  func(topic string) string { return topic + "-PARTITION-OFFSET" },
 	offsets: "have the connector write it: format.output.fields with offset and timestamp",

@@ -148,8 +148,10 @@ func (r *reader) hasTime(f *parquetfile.File) error {
 	if c, err := f.Column(r.columns.Time); err == nil && c.Kind == record.Int64 {
 		return nil
 	}
-	_, err := has(f, r.columns.Time, record.Timestamp)
-	return err
+	if _, err := has(f, r.columns.Time, record.Timestamp); err != nil {
+		return fmt.Errorf("%w; or do without record times: name a column that is not there under source.segments.columns.time, and nothing is left out by lateness", err)
+	}
+	return nil
 }
 
 // checkName holds what an object's name says against its rows.

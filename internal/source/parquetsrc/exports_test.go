@@ -304,8 +304,8 @@ func TestAThousandAndOneObjects(t *testing.T) {
 		t.Fatalf("%d segments, %v", len(listing.Segments), err)
 	}
 	sameRows(t, rowsOf(t, mem, s, p), log(n))
-	// What it took is known: three pages and a footer each.
-	if c := listing.Listed; c.Footers != n || c.Requests != n+3 || c.Scanned != 0 || c.Bytes == 0 {
+	// What it took is known: three pages, a look beside them, and a footer each.
+	if c := listing.Listed; c.Footers != n || c.Requests != n+4 || c.Scanned != 0 || c.Bytes == 0 {
 		t.Errorf("%+v", c)
 	}
 	if !slices.ContainsFunc(p.Warnings, func(w string) bool { return strings.HasPrefix(w, "tiny segments: 1001 of") }) {
@@ -347,6 +347,13 @@ func TestWhereATopicLies(t *testing.T) {
 			t.Fatalf("%q: %v", at, err)
 		}
 		sameRows(t, rowsOf(t, mem, s, p), log(20))
+	}
+	both := memblob.New()
+	for _, at := range []string{"topics/payments/", "payments/"} {
+		sourcetest.Put(t, both, at+"hour=01/payments+0+0000000000.parquet", export(t, sourcetest.Events(0, dense(0, 10)), nil))
+	}
+	if _, _, err := planned(t, both, sourceOf(spec.KafkaConnect)); err == nil || !strings.Contains(err.Error(), "below both topics/payments/ and payments/") {
+		t.Error(err)
 	}
 	mem := memblob.New()
 	sourcetest.Put(t, mem, "topics/refunds/partition=0/refunds+0+0000000000.parquet", []byte("other"))

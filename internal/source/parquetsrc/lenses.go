@@ -13,7 +13,7 @@ import (
 //
 // Source: lensesio/stream-reactor, cloud-common (KeyNamer, FileNamer).
 var lenses = profile{
-	roots: func(topic string) []string { return []string{topic + "/", ""} },
+	roots: func(string) []string { return []string{""} },
 	parse: parseLenses,
 	expect: func(topic string) string {
 		return fmt.Sprintf("%s/P/OFFSET_….parquet or %s(P_OFFSET).parquet", topic, topic)

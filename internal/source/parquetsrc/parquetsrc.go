@@ -138,13 +138,15 @@ type found struct {
 	passed  map[passedOver]int
 }
 
-// strangers is how many objects are looked at below a location that is not the topic's own, before it is said to have none of the topic.
+// strangers is how many objects are looked at where nothing lies below the roots that come first, before the location is said to have none of the topic.
 const strangers = 10_000
 
 // find lists the objects that are segments by their names, and counts those that are not.
 func find(ctx context.Context, store blob.Store, p profile, topic string, sums *sums) (found, error) {
 	var f found
-	for _, f.root = range p.roots(topic) {
+	roots := p.roots(topic)
+	for i, root := range roots {
+		f.root = root
 		f.passed = map[passedOver]int{}
 		var errs []error
 		seen := 0
@@ -165,12 +167,15 @@ func find(ctx context.Context, store blob.Store, p profile, topic string, sums *
 			default:
 				f.objects = append(f.objects, o)
 			}
-			if seen++; seen == strangers && f.root == "" && len(f.objects) == 0 {
+			if seen++; seen == strangers && i > 0 && f.root == "" && len(f.objects) == 0 {
 				break
 			}
 		}
 		if len(f.objects) > 0 || len(errs) > 0 && f.root != "" {
 			if err := first(errs); err != nil {
+				return found{}, err
+			}
+			if err := onlyThere(ctx, store, f.root, roots[i+1:]); err != nil {
 				return found{}, err
 			}
 			break
@@ -188,6 +193,23 @@ func find(ctx context.Context, store blob.Store, p profile, topic string, sums *
 		}
 	}
 	return f, nil
+}
+
+// onlyThere refuses a topic that lies below several roots: which of them is the history is for a person to say.
+func onlyThere(ctx context.Context, store blob.Store, root string, others []string) error {
+	for _, other := range others {
+		if other == "" {
+			continue // it holds root, too
+		}
+		page, err := store.List(ctx, other, "", 1)
+		if err != nil {
+			return err
+		}
+		if len(page) > 0 {
+			return fmt.Errorf("objects of the topic lie below both %s and %s: name the location of the one that counts, or move the other away", root, other)
+		}
+	}
+	return nil
 }
 
 // look reads an object's name.
