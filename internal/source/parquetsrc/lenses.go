@@ -24,6 +24,9 @@ var lenses = profile{
 func parseLenses(topic, rel string) (name, error) {
 	const want = "a segment is named TOPIC/P/LASTOFFSET_….parquet or TOPIC(P_LASTOFFSET).parquet; move other objects away"
 	if !strings.HasSuffix(rel, ".parquet") {
+		if !strings.Contains(rel, "/") {
+			return name{}, passedOther // the location holds other things, too
+		}
 		return name{}, fmt.Errorf("it is no .parquet file; %s", want)
 	}
 	folders := strings.Split(rel, "/")
