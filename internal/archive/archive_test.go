@@ -375,14 +375,22 @@ func TestWhatCannotBeContinuedIsRefused(t *testing.T) {
 			key := "topics/orders/partition=0/orders+0+0000000020.parquet"
 			put(t, store, key, contents(t, store)[key][:100])
 		}, []string{"orders+0+0000000020.parquet", "restore it"}},
-		{"the columns are others", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.Columns = fewer{} },
-			[]string{"has the columns", "call as before"}},
-		{"it is to begin elsewhere", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.From = map[int32]int64{0: 12} },
-			[]string{"partition 0: it is to begin at offset 12, but the archive has the offsets 0-25 already"}},
-		{"it is to begin where there is nothing", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.From = map[int32]int64{1: 12} },
-			[]string{"partition 1: it is to begin at offset 12, but the log has the offsets 0-0"}},
-		{"the log was truncated", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.Tails[0].End = 24 },
-			[]string{"the archive goes to offset 25", "but the log ends at 24: it was truncated"}},
+		{
+			"the columns are others", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.Columns = fewer{} },
+			[]string{"has the columns", "call as before"},
+		},
+		{
+			"it is to begin elsewhere", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.From = map[int32]int64{0: 12} },
+			[]string{"partition 0: it is to begin at offset 12, but the archive has the offsets 0-25 already"},
+		},
+		{
+			"it is to begin where there is nothing", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.From = map[int32]int64{1: 12} },
+			[]string{"partition 1: it is to begin at offset 12, but the log has the offsets 0-0"},
+		},
+		{
+			"the log was truncated", func(_ *testing.T, _ *kfake.Cluster, _ blob.Store, opts *Options) { opts.Tails[0].End = 24 },
+			[]string{"the archive goes to offset 25", "but the log ends at 24: it was truncated"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, store := start(t), memblob.New()

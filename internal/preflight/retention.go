@@ -68,10 +68,8 @@ func (c *checker) retention() Finding {
 // local is the finding of a log that is kept for long enough: brokers with tiered storage may keep only a part of it on their own disks.
 func (c *checker) local(takes spec.Duration, first limit) Finding {
 	f := Finding{Rule: Retention, State: OK}
-	switch {
-	case first.at == math.MaxInt64:
-		f.Text = "the log is kept for ever"
-	default:
+	f.Text = "the log is kept for ever"
+	if first.at != math.MaxInt64 {
 		f.Text = fmt.Sprintf("%s reaches what is to be read at %s; the run takes about %s", first.setting, stamp(first.at), takes)
 	}
 	if c.Facts.Config["remote.storage.enable"] != "true" {
