@@ -154,6 +154,9 @@ func TestExplain(t *testing.T) {
 		{kerr.UnsupportedSaslMechanism, "they do not offer the mechanism SCRAM-SHA-512"},
 		{kerr.IllegalSaslState, "they ask nobody who they are"},
 		{fmt.Errorf("read: %w", io.EOF), "they hang up, as some do on a user or a password that they do not accept"},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Name: "b", IsNotFound: true}}, "there is no host b ("},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Name: "kafka-1.internal", IsNotFound: true}}, "give it as the address of one of them (their advertised.listeners)"},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Name: "b", IsTimeout: true}}, ""},
 		{kerr.NotLeaderForPartition, ""},
 		{context.DeadlineExceeded, ""},
 		{nil, ""},
@@ -168,9 +171,38 @@ func TestExplain(t *testing.T) {
 		if !errors.Is(err, brokers.ErrAccess) || !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "-secret") {
 			t.Errorf("%v is explained as %v, want %q", test.err, err, test.want)
 		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v takes several lines", err)
+		}
 		if again := access.Explain(err); again != err { //nolint:errorlint // the very same
 			t.Errorf("explained twice: %v", again)
 		}
+	}
+}
+
+// Some servers wait for more where they are spoken to by TLS, as kfake does.
+func TestTLSToWhoeverWaits(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // nobody needs it any more
+	access := brokers.At(l.Addr().String())
+	access.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	cl, err := access.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = kmsg.NewPtrMetadataRequest().RequestWith(ctx, cl)
+	if errors.Is(access.Explain(err), brokers.ErrAccess) {
+		t.Errorf("our own deadline is explained as %v", access.Explain(err))
+	}
+	err = fmt.Errorf("ask: unable to dial: %w", context.DeadlineExceeded) // as after the five seconds that a connection may take
+	if err := access.Explain(err); !errors.Is(err, brokers.ErrAccess) || !strings.Contains(err.Error(), "TLS handshake") {
+		t.Errorf("a handshake that does not end is explained as %v", err)
 	}
 }
 

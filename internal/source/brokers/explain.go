@@ -1,12 +1,14 @@
 package brokers
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -68,12 +70,22 @@ func (a Access) explain(err error) string {
 		return "they hang up during the first request: look whether they speak TLS at this port, and ask for a user (source.tail.tls, sasl)"
 	case errors.As(err, &first):
 		return "they hang up during the first request: look whether they speak TLS at this port, or ask for a user (source.tail.tls, sasl)"
-	case errors.As(err, &dns) && dns.IsNotFound:
+	case errors.As(err, &dns) && dns.IsNotFound && slices.ContainsFunc(a.Addrs, func(addr string) bool { return strings.HasPrefix(addr, dns.Name+":") }):
 		return fmt.Sprintf("there is no host %s", dns.Name)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Sprintf("there is no host %s, though the brokers give it as the address of one of them (their advertised.listeners)", dns.Name)
+	case a.TLS != nil && errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "unable to dial") && !dialling(err):
+		return "they do not go on with the TLS handshake: look whether they speak TLS at this port"
 	case a.SASL != nil && errors.Is(err, io.EOF):
 		return fmt.Sprintf("they hang up, as some do on a user or a password that they do not accept: look at those of %s, and whether they speak TLS at this port", a.User)
 	case a.TLS != nil && errors.Is(err, io.EOF):
 		return "they hang up: look whether they speak TLS at this port"
 	}
 	return ""
+}
+
+// dialling reports an error from before there was a connection.
+func dialling(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
