@@ -38,14 +38,12 @@ func parseAiven(topic, rel string) (name, error) {
 // ofAnotherTopic reports whether a name is that of a segment of some topic: it ends with a partition and an offset.
 func ofAnotherTopic(base string) bool {
 	base, _, _ = strings.Cut(base, ".")
-	number := func() bool {
+	for range 2 {
 		i := strings.LastIndexByte(base, '-')
-		_, rest, ok := digits(base[i+1:])
-		if i <= 0 || !ok || rest != "" {
+		if _, rest, ok := digits(base[i+1:]); i <= 0 || !ok || rest != "" {
 			return false
 		}
 		base = base[:i]
-		return true
 	}
-	return number() && number()
+	return true
 }

@@ -42,11 +42,13 @@ const (
 	shown = 3
 )
 
-// List finds the segments of src below store, which is what src.Segments.Parquet locates. Beside the
-// columns that src names, every segment must have the given ones, in their kinds or in ones that fit them without loss; see [source.NewFit]. One that may be null may be missing.
+// List finds the segments of src below store, which is what src.Segments.Parquet locates. Beside the columns that src names, every
+// segment must have the given ones, in their kinds or in ones that fit them without loss; see [source.NewFit]. One that may be null
+// may be missing.
 //
-// Segments whose offsets cannot be told are of [plan.Unknown] quality: whether that matters is the plan's to say. Errors name the file and what to do. They wrap what the store returned, so that a
-// passing failure can be told from a refusal. A topic without segments is no error if src has a tail.
+// Segments whose offsets cannot be told are of [plan.Unknown] quality: whether that matters is the plan's to say. Errors name the
+// file and what to do. They wrap what the store returned, so that a passing failure can be told from a refusal. A topic without
+// segments is no error if src has a tail.
 func List(ctx context.Context, store blob.Store, src spec.Source, columns ...record.Field) (plan.Listing, error) {
 	listing, err := list(ctx, store, src, columns)
 	if err != nil {
@@ -75,7 +77,10 @@ func list(ctx context.Context, store blob.Store, src spec.Source, columns []reco
 	if err := sums.complete(p, src.Topic, found); err != nil {
 		return plan.Listing{}, err
 	}
-	r := reader{store: count, profile: p, topic: src.Topic, columns: src.Segments.Columns, event: src.Event.Time, sums: sums, need: needed(src, columns), layout: source.LayoutOf(src, nil)}
+	r := reader{
+		store: count, profile: p, topic: src.Topic, columns: src.Segments.Columns, event: src.Event.Time, sums: sums,
+		need: needed(src, columns), layout: source.LayoutOf(src, nil),
+	}
 	segments := make([]described, len(found.objects))
 	errs := make([]error, len(found.objects))
 	var g errgroup.Group

@@ -36,7 +36,8 @@ func (s *described) hasEdge() bool { return s.object.edge != noEdge }
 // withoutOffsets refuses files of which only some have an offset column, where their names tell nothing.
 func withoutOffsets(p profile, src spec.Source, segments []described, bare int) error {
 	i := slices.IndexFunc(segments, func(s described) bool { return s.bare })
-	return fmt.Errorf("%s has no column %q, as %d of %d files, and its name does not tell its offsets: %s", segments[i].Key, src.Segments.Columns.Offset, bare, len(segments), p.offsets)
+	return fmt.Errorf("%s has no column %q, as %d of %d files, and its name does not tell its offsets: %s",
+		segments[i].Key, src.Segments.Columns.Offset, bare, len(segments), p.offsets)
 }
 
 // number makes one partition of files that tell nothing of offsets: their rows are numbered in the order of the keys. Such a log is cut by event
@@ -70,17 +71,40 @@ func (s *described) shift(first int64) {
 }
 
 // unknown says why a segment's offsets cannot be told; its rows lie somewhere in first to next.
-func (s *described) unknown(first, next int64, format string, args ...any) {
-	s.Quality, s.Why = plan.Unknown, fmt.Sprintf(format, args...)
+func (s *described) unknown(first, next int64, why string) {
+	s.Quality, s.Why = plan.Unknown, why
 	s.First, s.Next = first, max(next, first+1)
 }
 
 // openEnd is the end of a range whose end is not known.
 const openEnd = math.MaxInt64
 
-// derive tells offsets from names. An object whose name has its first offset ends where the next one begins; one whose name has its last offset begins
-// after the one before. If as many rows are there as offsets, each offset has its row. If not, which has one is unknowable.
+// namer tells the offsets of segments from names.
+type namer struct {
+	column  string // that they lack
+	offsets string // how the exporter is made to write it
+	tail    bool
+}
+
+// why says why offsets cannot be told, and what to do.
+func (n namer) why(format string, args ...any) string {
+	return fmt.Sprintf("it has no column %q, and %s; %s", n.column, fmt.Sprintf(format, args...), n.offsets)
+}
+
+func (n namer) tooFew(rows int64, names plan.Range) string {
+	return n.why("%d rows for the %d offsets %s that names give it: which of them it has, and whether records or a whole file are missing, cannot be told",
+		rows, names.Len(), names)
+}
+
+func (n namer) tooMany(rows int64, names plan.Range, other string) string {
+	return n.why("%d rows, more than the %d offsets %s that names give it: it overlaps with %s, and which offsets it has cannot be told",
+		rows, names.Len(), names, other)
+}
+
+// derive tells offsets from names. An object whose name has its first offset ends where the next one begins; one whose name has its last
+// offset begins after the one before. If as many rows are there as offsets, each offset has its row. If not, which has one is unknowable.
 func derive(l *plan.Listing, p profile, src spec.Source, segments []described) {
+	n := namer{src.Segments.Columns.Offset, p.offsets, src.Tail != nil}
 	groups := map[int32][]*described{}
 	for i := range segments {
 		s := &segments[i]
@@ -92,82 +116,80 @@ func derive(l *plan.Listing, p profile, src spec.Source, segments []described) {
 			return cmp.Or(cmp.Compare(a.object.offset, b.object.offset), cmp.Compare(a.Key, b.Key))
 		})
 		for i, s := range of {
-			if !s.bare {
-				continue
-			}
-			s.Quality = plan.Derived
-			column := fmt.Sprintf("it has no column %q", src.Segments.Columns.Offset)
-			switch {
-			case s.object.loose && s.object.edge == firstEdge:
-				s.unknown(s.object.offset, openEnd, "%s, and folders of a time or field fill several files of a partition side by side, so that names do not tell offsets: %s", column, p.offsets)
-			case s.object.loose:
-				s.unknown(0, s.object.offset+1, "%s, and partitioning by values fills several files of a partition side by side, so that names do not tell offsets: %s", column, p.offsets)
-			case s.object.edge == firstEdge:
-				if s.fromFirst(of[i+1:], column, p, src.Tail != nil) {
-					assumed++
-				}
-			default:
-				if s.fromLast(of[:i], column, p) {
-					assumed++
-				}
+			if s.bare && n.place(s, of[:i], of[i+1:]) {
+				assumed++
 			}
 		}
 	}
 	if assumed > 0 {
-		l.Notes = append(l.Notes, fmt.Sprintf("%d segments are the outermost of their partitions, so that only their rows tell how far they reach: no hole inside them would be noticed", assumed))
+		l.Notes = append(l.Notes, fmt.Sprintf(
+			"%d segments are the outermost of their partitions, so that only their rows tell how far they reach: no hole inside them would be noticed", assumed))
 	}
 }
 
-// fromFirst places a segment whose name has its first offset. After are those whose names do not have a lesser one. It reports whether only the
-// segment's own rows tell where it ends.
-func (s *described) fromFirst(after []*described, column string, p profile, tail bool) bool {
+// place places a segment. Before and after are the partition's others, by what their names say. It reports whether only the segment's own rows
+// tell how far it reaches.
+func (n namer) place(s *described, before, after []*described) bool {
+	s.Quality = plan.Derived
+	const loose = "folders of a time, a field or values are filled side by side, several files of a partition at a time, so that names do not tell offsets"
+	switch {
+	case s.object.loose && s.object.edge == firstEdge:
+		s.unknown(s.object.offset, openEnd, n.why(loose))
+	case s.object.loose:
+		s.unknown(0, s.object.offset+1, n.why(loose))
+	case s.object.edge == firstEdge:
+		return n.fromFirst(s, after)
+	default:
+		return n.fromLast(s, before)
+	}
+	return false
+}
+
+// fromFirst places a segment whose name has its first offset.
+func (n namer) fromFirst(s *described, after []*described) bool {
 	start := s.object.offset
 	i := slices.IndexFunc(after, func(o *described) bool { return o.object.offset > start })
 	switch {
-	case i < 0 && tail && s.Rows > 0:
-		s.unknown(start, openEnd, "%s, and as the last of its partition no name tells where it ends, and the tail begins: the brokers must have the log from its start on; or %s", column, p.offsets)
+	case i < 0 && n.tail && s.Rows > 0:
+		s.unknown(start, openEnd, n.why(
+			"it is the last of its partition, so that no name tells where it ends and the tail begins: the brokers must have the log from its start on"))
 		return false
 	case i < 0:
 		s.shift(start)
 		return s.Rows > 0
 	}
-	next := after[i].object.offset
+	names := plan.Range{First: start, Next: after[i].object.offset}
 	switch {
-	case s.Rows == next-start:
+	case s.Rows == names.Len():
 		s.shift(start)
-	case s.Rows < next-start:
-		s.unknown(start, next, "%s, and %d rows for the %d offsets %d-%d that names give it: which of them it has, and whether records or a whole file are missing, cannot be told; %s",
-			column, s.Rows, next-start, start, next, p.offsets)
+	case s.Rows < names.Len():
+		s.unknown(start, names.Next, n.tooFew(s.Rows, names))
 	default:
-		s.unknown(start, openEnd, "%s, and %d rows, more than the %d offsets %d-%d that names give it: it overlaps with %s, and which offsets it has cannot be told; %s",
-			column, s.Rows, next-start, start, next, after[i].Key, p.offsets)
+		s.unknown(start, openEnd, n.tooMany(s.Rows, names, after[i].Key))
 	}
 	return false
 }
 
-// fromLast places a segment whose name has its last offset. Before are those whose names do not have a greater one.
-func (s *described) fromLast(before []*described, column string, p profile) bool {
-	end := s.object.offset + 1
+// fromLast places a segment whose name has its last offset.
+func (n namer) fromLast(s *described, before []*described) bool {
 	i := len(before) - 1
 	for i >= 0 && before[i].object.offset == s.object.offset {
 		i--
 	}
-	start := int64(0)
+	names := plan.Range{Next: s.object.offset + 1}
 	if i >= 0 {
-		start = before[i].object.offset + 1
+		names.First = before[i].object.offset + 1
 	}
 	switch {
-	case s.Rows == end-start:
-		s.shift(start)
-	case i < 0 && s.Rows < end:
-		s.shift(end - s.Rows)
+	case s.Rows == names.Len():
+		s.shift(names.First)
+	case i < 0 && s.Rows < names.Next:
+		s.shift(names.Next - s.Rows)
 		return s.Rows > 0
-	case s.Rows < end-start:
-		s.unknown(start, end, "%s, and %d rows for the %d offsets %d-%d that names give it: which of them it has, and whether records or a whole file are missing, cannot be told; %s",
-			column, s.Rows, end-start, start, end, p.offsets)
+	case s.Rows < names.Len():
+		s.unknown(names.First, names.Next, n.tooFew(s.Rows, names))
 	default:
-		s.unknown(0, end, "%s, and %d rows, more than the %d offsets %d-%d that names give it: it overlaps with others, and which offsets it has cannot be told; %s",
-			column, s.Rows, end-start, start, end, p.offsets)
+		s.unknown(0, names.Next, n.tooMany(s.Rows, names, "those before it"))
 	}
 	return false
 }
