@@ -153,6 +153,13 @@ func (m *model) claimed(p *modelPartition, o int64) bool {
 	})
 }
 
+// vouched reports whether a segment that was copied whole has nothing at an offset.
+func (m *model) vouched(p *modelPartition, o int64) bool {
+	return !m.exported(p, o) && slices.ContainsFunc(m.segments, func(s Segment) bool {
+		return s.Partition == p.id && s.Whole && Range{s.First, s.Next}.Contains(o)
+	})
+}
+
 // exportedEnd returns the offset after the last that a segment has.
 func (m *model) exportedEnd(p *modelPartition) int64 {
 	end := int64(0)
@@ -209,6 +216,7 @@ type shape struct {
 	unknown  bool // bounds may be missing
 	disorder bool // record times do not always ascend
 	quality  bool // some segments' offsets are derived, some cannot be told
+	copied   bool // some segments vouch for what they do not have
 }
 
 // newModel makes a random log of a few partitions over some days around nov1, exported in odd ways.
@@ -252,6 +260,11 @@ func (m *model) export(p *modelPartition, rng *rand.Rand, sh shape) {
 	}
 	known := func() bool { return !sh.unknown || rng.IntN(6) > 0 }
 	add := func(offsets []int64) {
+		if len(offsets) == 0 {
+			return
+		}
+		whole := Range{offsets[0], offsets[len(offsets)-1] + 1}
+		contiguous := whole.Len() == int64(len(offsets))
 		offsets = slices.DeleteFunc(offsets, func(o int64) bool { return p.events[o].hole })
 		if sh.missing && rng.IntN(12) == 0 {
 			return
@@ -259,7 +272,13 @@ func (m *model) export(p *modelPartition, rng *rand.Rand, sh shape) {
 		key := fmt.Sprintf("s/%d/%03d", p.id, len(m.segments))
 		if len(offsets) > 0 || rng.IntN(2) == 0 {
 			s := p.describe(key, offsets, 1+rng.IntN(9), known)
-			if sh.quality && s.Rows > 0 {
+			if sh.copied && contiguous && rng.IntN(2) == 0 {
+				if s.Rows > 0 && s.Offsets == nil && whole != (Range{s.First, s.Next}) {
+					s.Offsets = Ranges{{s.First, s.Next}}
+				}
+				s.First, s.Next, s.Whole = whole.First, whole.Next, true
+			}
+			if sh.quality && s.Rows > 0 && !s.Whole {
 				worsen(&s, rng)
 			}
 			m.segments = append(m.segments, s)

@@ -57,6 +57,7 @@ func TestPlansAgainstNaiveModel(t *testing.T) {
 		"unknown":  {unknown: true, untimed: true, disorder: true},
 		"quality":  {quality: true},
 		"weak":     {quality: true, missing: true, holes: true, disorder: true},
+		"copied":   {copied: true, holes: true, missing: true, disorder: true},
 		"anything": {missing: true, holes: true, late: true, untimed: true, unknown: true, disorder: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestWholeLogPlansAgainstNaiveModel(t *testing.T) {
 	var seen outcomes
 	for seed := range uint64(counts(150, 2_000)) {
 		rng := rand.New(rand.NewPCG(seed, 8))
-		sh := shape{late: true, untimed: seed%2 == 0, missing: seed%3 == 0, disorder: true, quality: seed%5 == 0}
+		sh := shape{late: true, untimed: seed%2 == 0, missing: seed%3 == 0, disorder: true, quality: seed%5 == 0, copied: seed%4 == 0, holes: seed%4 == 0}
 		m := newModel(rng, sh, partition.Scheme{Buckets: 4}, partition.Scheme{Unit: partition.Month, Column: "t", Zone: "Europe/London"})
 		p, err := Build(m.spec, nil, m.inventory(rng), Options{})
 		seen.of(t, err)
@@ -213,6 +214,15 @@ func (m *model) checkCover(p *Plan, w *spec.Window, sh shape) string {
 					return fmt.Sprintf("offset %d:%d is not absent", mp.id, o)
 				}
 			}
+			if part.Empty.Contains(o) {
+				used++
+				if !m.vouched(mp, o) {
+					return fmt.Sprintf("offset %d:%d is empty, which nothing vouches for", mp.id, o)
+				}
+			}
+			if (part.Tail.Contains(o) || part.Absent.Contains(o)) && m.vouched(mp, o) {
+				return fmt.Sprintf("offset %d:%d is asked for, though a segment vouches that it is empty", mp.id, o)
+			}
 			if part.Read.Contains(o) != (used == 1) || used > 1 {
 				return fmt.Sprintf("offset %d:%d is used %d times; in the read range: %v", mp.id, o, used, part.Read.Contains(o))
 			}
@@ -260,7 +270,7 @@ func (m *model) checkRefusal(err error, w *spec.Window, sh shape) string {
 				return "nothing is missing: " + err.Error()
 			}
 			for o := range (Ranges{g.Offsets}).All() {
-				if m.holds(m.partitions[g.Partition], o) {
+				if p := m.partitions[g.Partition]; m.holds(p, o) || m.vouched(p, o) {
 					return fmt.Sprintf("offset %d:%d is no gap: %v", g.Partition, o, err)
 				}
 			}
@@ -384,7 +394,7 @@ func (m *model) checkShards(p *Plan, shards []Shard, skipped Skipped, captured [
 				}
 				ok := map[SkipReason]bool{
 					Pruned: p.Window != nil && !e.hole && !e.untimed && !p.Window.Contains(e.event) && s.Captured == part.Tail.Contains(o),
-					NoData: e.hole && s.Captured && part.Tail.Contains(o),
+					NoData: e.hole && (s.Captured && part.Tail.Contains(o) || !s.Captured && part.Empty.Contains(o)),
 					Absent: part.Absent.Contains(o),
 				}[s.Reason]
 				if !ok || len(readers[key{s.Partition, o}]) > 0 && s.Reason != Pruned {

@@ -374,5 +374,5 @@ func (s *Shard) Owned() map[int32]Ranges {
 
 // Offsets returns those of the read range that lie in segments of the source, and those that come from the tail.
 func (p *Partition) Offsets() (segments, tail Ranges) {
-	return p.Read.Minus(p.Tail).Minus(p.Absent), p.Tail
+	return p.Read.Minus(p.Tail).Minus(p.Absent).Minus(p.Empty), p.Tail
 }
