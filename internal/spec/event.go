@@ -68,7 +68,7 @@ const maxScale = 18
 
 func valueKeys() []key {
 	return []key{
-		{name: "column", kind: text, required: true, doc: "The column that holds the events' bytes."},
+		{name: "column", kind: text, doc: "The column that holds the events' bytes. Tiered segments have none."},
 		{name: "format", kind: text, enum: []string{string(JSON), string(Avro)}, doc: "How they are encoded. Default: json."},
 	}
 }
@@ -100,7 +100,10 @@ var avroFile = regexp.MustCompile(`^[^\\]+\.(avsc|json)$`)
 
 // payload reads how events are encoded that do not lie in columns of their own.
 func (d *decoder) payload(s *Source, seg, tail *object) {
-	if v := seg.child("value"); v != nil {
+	if v := seg.child("value"); v != nil && s.Segments.Tiered == nil {
+		if !v.has("column") {
+			d.fail(v.line, v.path, "the key column is missing: the column that holds the events' bytes")
+		}
 		s.Segments.Value = &Value{Column: v.str("column", ""), Format: ValueFormat(v.str("format", string(JSON)))}
 		if c, k := v.get("column"), s.Segments.Columns; c != nil && slices.Contains([]string{k.Partition, k.Offset, k.Time}, c.text) {
 			d.fail(c.line, c.path, "the column %s cannot hold the event as well: it is one of Kafka's own", c.text)
@@ -119,6 +122,9 @@ func (d *decoder) payload(s *Source, seg, tail *object) {
 		avro = tail.get("value")
 	}
 	if s.Segments.Value != nil && s.Segments.Value.Format == Avro {
+		avro = seg.child("value").get("format")
+	}
+	if t := s.Segments.Tiered; t != nil && t.Value == Avro && avro == nil {
 		avro = seg.child("value").get("format")
 	}
 	switch {

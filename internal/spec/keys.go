@@ -52,7 +52,7 @@ func sourceKeys() []key {
 	return []key{
 		{name: "topic", kind: text, required: true, doc: "The Kafka topic."},
 		{name: "segments", kind: mapping, required: true, doc: "Where the exported history lies.", keys: []key{
-			{name: "parquet", kind: text, required: true, doc: "A folder of Parquet segments: a path, or a file:// or s3:// URL."},
+			{name: "parquet", kind: text, doc: "A folder of Parquet segments: a path, or a file:// or s3:// URL. Either this or tiered."},
 			{
 				name: "naming", kind: text, enum: namings(), later: []string{"flink", "firehose", "debezium", "tableflow"},
 				doc: "How the exporter names its objects, which says where a segment lies in the log: kafka-connect (Confluent's S3 sink, any partitioner), aiven, lenses, " +
@@ -63,14 +63,25 @@ func sourceKeys() []key {
 				{name: "offset", kind: text, doc: "Default: kafka_offset, or what the naming's exporter calls it."},
 				{name: "time", kind: text, doc: "The record time. Default: kafka_timestamp, or what the naming's exporter calls it."},
 			}},
-			{name: "value", kind: mapping, doc: "Where the event is not spread over columns but encoded in one of them.", keys: valueKeys()},
+			{name: "value", kind: mapping, doc: "Where the event is not spread over columns but encoded in one of them; of tiered segments, how records' values are encoded, without column: it is the tail's where there is one.", keys: valueKeys()},
 			{
 				name: "registry", kind: text,
 				doc: "The schema registry (Confluent's protocol) that has the schemas of Avro values, of segments and tail: a URL; $NAMES of the environment are expanded.",
 			},
 			{name: "schema", kind: text, doc: "An .avsc file of the job's folder: the schema of Avro values, of segments and tail, that bear no schema id."},
 			{name: "sums", kind: text, doc: "A file in sha256sum's format that the segments must agree with."},
-			{name: "tiered", kind: unbuilt, doc: "Kafka's own tiered segments"},
+			{
+				name: "tiered", kind: text,
+				doc: "In place of parquet: where Kafka's tiered storage copies the topic's segments to. s3://BUCKET/PREFIX, with the plugin's key.prefix; or a folder, as a path or a file:// URL.",
+			},
+			{
+				name: "layout", kind: text, enum: []string{string(AivenTiered), string(LocalTiered)},
+				doc: "How tiered segments lie: aiven (Aiven's plugin) or local (Kafka's LocalTieredStorage, its rsm.config.dir). Default: aiven.",
+			},
+			{
+				name: "key", kind: pairs,
+				doc: "The private keys of encrypted tiered segments, by the ids that the plugin has for them: PEM files, relative to the project; $NAMES of the environment are expanded.",
+			},
 			{name: "iceberg", kind: unbuilt, doc: "Iceberg tables"},
 		}},
 		{name: "tail", kind: mapping, doc: "Where the offsets past the last segment are read; without it the segments are all there is.", keys: append([]key{

@@ -85,6 +85,9 @@ func (d *decoder) source(o *object) Source {
 	if v := seg.get("parquet"); v != nil {
 		d.scheme(v)
 	}
+	if seg != nil {
+		s.Segments.Tiered = d.tiered(seg, o.child("tail"))
+	}
 	if c := s.Segments.Columns; c.Partition == c.Offset || c.Offset == c.Time || c.Time == c.Partition {
 		d.fail(cols.line, cols.path, "partition, offset and time must be three columns, found %s, %s and %s", c.Partition, c.Offset, c.Time)
 	}

@@ -47,8 +47,10 @@ type Source struct {
 
 // Segments says where the exported history lies.
 type Segments struct {
-	// Parquet is the location: a path relative to the project, an absolute one, or a file:// or s3:// URL.
-	Parquet string       `json:"parquet"`
+	// Parquet is the location: a path relative to the project, an absolute one, or a file:// or s3:// URL. It is empty where Tiered is set.
+	Parquet string `json:"parquet"`
+	// Tiered is nil where the segments are Parquet.
+	Tiered  *Tiered      `json:"tiered,omitempty"`
 	Naming  Naming       `json:"naming"`
 	Columns KafkaColumns `json:"columns"`
 	// Value is nil where the event's columns are columns of the segments.
