@@ -199,6 +199,24 @@ func contents(t *testing.T, s blob.Store) map[string][]byte {
 	return out
 }
 
+// A partition that was added between two calls is archived from its beginning.
+func TestAPartitionThatWasAdded(t *testing.T) {
+	c, store := start(t), memblob.New()
+	send(t, producer(t, c), 0, 0, 5)
+	run(t, options(t, c, store))
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = topic, 3
+	req.Topics = append(req.Topics, rt)
+	if _, err := req.RequestWith(t.Context(), producer(t, c)); err != nil {
+		t.Fatal(err)
+	}
+	send(t, producer(t, c), 2, 0, 2)
+	if r := run(t, options(t, c, store)); len(r.Partitions) != 3 || r.Records != 2 || r.Partitions[2].Next != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // Markers and aborted records are offsets without a record, which the segments vouch for: at the beginning, in the middle, at the end, and alone.
 func TestOffsetsWithoutARecordAreVouchedFor(t *testing.T) {
 	c, store := start(t), memblob.New()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,6 +150,20 @@ func TestPreflightSaysWhatIsNotKnown(t *testing.T) {
 	if out := b.do(exports, "plan").ok(t).out; !strings.Contains(out, want) {
 		t.Errorf("without a tail the plan says\n%s\nwithout %q", out, want)
 	}
+}
+
+// Exports that were made with read_uncommitted have records that no one else sees: the brokers still know which.
+func TestPreflightFindsAbortedRecordsAmongTheExports(t *testing.T) {
+	b := newBrokered(t, map[string]string{"retention.ms": "-1"})
+	never := rec{ID: "never", At: "2024-05-03T12:00:00Z", Offset: 6}
+	b.abort(never)                                      // the marker is offset 7
+	b.produce(rec{ID: "g", At: "2024-05-03T13:00:00Z"}) // offset 8
+	b.segment(append(slices.Clone(b.recs[4:]), never)...)
+	list := []job.Job{b.job()}
+	b.do(list, "plan").exits(t, exitRefused).has(t, "preflight 6 of 7 ok\n",
+		"uncommitted: the exports hold records of aborted transactions: partition 0 has offset 6, with which an aborted transaction begins",
+		"consumer.override.isolation.level=read_committed", "--accept uncommitted")
+	b.do(list, "run", "--accept", "uncommitted").ok(t).has(t, "accepted uncommitted")
 }
 
 // A hole in a compacted log refuses the plan by itself; why it is there is said beside it.

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 
 	"hindcast/internal/plan"
 	"hindcast/internal/preflight"
@@ -26,6 +27,8 @@ const (
 	patience = 15 * time.Second
 	// searches is how many holes of the exports are looked into per partition, the last ones.
 	searches = 64
+	// fetches is how many are made at a time.
+	fetches = 8
 )
 
 // settings are the topic's that preflight goes by.
@@ -295,38 +298,50 @@ func (g *gatherer) name(ctx context.Context, producers []int64) {
 // aborted looks for transactions that ended, aborted, at offsets that exports do not have, or behind those. A fetch of committed records tells
 // of the aborted transactions that end at its first offset or later and begin before its last.
 func (g *gatherer) aborted(ctx context.Context, search map[int32]plan.Ranges) error {
-	for p := range g.facts.Partitions {
-		f := &g.facts.Partitions[p]
-		var at []int64
-		var found []plan.Range
-		for _, r := range search[int32(p)].Clip(plan.Range{First: f.Start, Next: f.Stable + 1}) { //nolint:gosec // Kafka counts them so
-			for o := max(r.First, r.Next-searches); o < r.Next; o++ {
-				at = append(at, o)
-			}
-		}
-		for _, o := range at[max(0, len(at)-searches):] {
-			if o < f.Stable { // nothing that is decided lies at the end
-				aborted, err := g.fetch(ctx, int32(p), o) //nolint:gosec // Kafka counts them so
-				if err != nil {
-					return fmt.Errorf("partition %d: %w", p, err)
-				}
-				f.Aborted = append(f.Aborted, aborted...)
-			}
-			found = append(found, plan.Range{First: o, Next: o + 1})
-		}
-		slices.Sort(f.Aborted)
-		f.Aborted = slices.Compact(f.Aborted)
-		f.Searched = plan.RangesOf(found...)
+	leaders, id, err := g.leaders(ctx)
+	if err != nil {
+		return err
 	}
+	var group errgroup.Group
+	group.SetLimit(fetches)
+	for p := range g.facts.Partitions {
+		n, f := int32(p), &g.facts.Partitions[p] //nolint:gosec // Kafka counts them so
+		group.Go(func() error {
+			if err := g.abortedOf(ctx, leaders[n], id, n, f, search[n]); err != nil {
+				return fmt.Errorf("partition %d: %w", n, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (g *gatherer) abortedOf(ctx context.Context, leader int32, id [16]byte, p int32, f *preflight.PartitionFacts, search plan.Ranges) error {
+	var at []int64
+	for _, r := range search.Clip(plan.Range{First: f.Start, Next: f.Stable + 1}) {
+		for o := max(r.First, r.Next-searches); o < r.Next; o++ {
+			at = append(at, o)
+		}
+	}
+	var found []plan.Range
+	for _, o := range at[max(0, len(at)-searches):] {
+		if o < f.Stable { // nothing that is decided lies at the end
+			aborted, err := g.fetch(ctx, leader, id, p, o)
+			if err != nil {
+				return err
+			}
+			f.Aborted = append(f.Aborted, aborted...)
+		}
+		found = append(found, plan.Range{First: o, Next: o + 1})
+	}
+	slices.Sort(f.Aborted)
+	f.Aborted = slices.Compact(f.Aborted)
+	f.Searched = plan.RangesOf(found...)
 	return nil
 }
 
 // fetch returns where aborted transactions begin that end at an offset or behind.
-func (g *gatherer) fetch(ctx context.Context, p int32, offset int64) ([]int64, error) {
-	leader, id, err := g.leader(ctx, p)
-	if err != nil {
-		return nil, err
-	}
+func (g *gatherer) fetch(ctx context.Context, leader int32, id [16]byte, p int32, offset int64) ([]int64, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 1000, 1, 1<<20
 	req.IsolationLevel, req.SessionEpoch = 1, -1
@@ -356,22 +371,22 @@ func (g *gatherer) fetch(ctx context.Context, p int32, offset int64) ([]int64, e
 	return out, nil
 }
 
-// leader asks who leads a partition.
-func (g *gatherer) leader(ctx context.Context, p int32) (leader int32, id [16]byte, err error) {
+// leaders asks who leads the partitions. One without a leader has -1.
+func (g *gatherer) leaders(ctx context.Context) (leaders map[int32]int32, id [16]byte, err error) {
 	req := kmsg.NewPtrMetadataRequest()
 	rt := kmsg.NewMetadataRequestTopic()
 	rt.Topic = &g.topic
 	req.Topics = append(req.Topics, rt)
 	resp, err := req.RequestWith(ctx, g.cl)
 	if err != nil {
-		return 0, id, err
+		return nil, id, err
 	}
-	for _, t := range resp.Topics {
-		for _, l := range t.Partitions {
-			if t.Topic != nil && *t.Topic == g.topic && l.Partition == p && l.Leader >= 0 {
-				return l.Leader, t.TopicID, nil
-			}
-		}
+	if len(resp.Topics) != 1 || resp.Topics[0].Topic == nil || *resp.Topics[0].Topic != g.topic {
+		return nil, id, errors.New("the brokers answered for others")
 	}
-	return 0, id, errors.New("it has no leader")
+	leaders = map[int32]int32{}
+	for _, p := range resp.Topics[0].Partitions {
+		leaders[p.Partition] = p.Leader
+	}
+	return leaders, resp.Topics[0].TopicID, kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }
