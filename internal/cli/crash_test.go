@@ -438,7 +438,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	length := time.Since(started)
 	checkCorrected(t, ws, begun(t, ws))
 
-	n := 3
+	n := 2
 	if testenv.Full() {
 		n = 30
 	}
