@@ -206,25 +206,6 @@ func TestRules(t *testing.T) {
 		},
 		{name: "retention of tiered storage that keeps all of it near", rule: Retention, change: config("remote.storage.enable", "true", "local.retention.ms", "-2"), state: OK},
 
-		{ // its segment has records up to the 14th, noon
-			name: "retention has passed a tiered segment that is read", rule: Retention, change: func(in *Input) { tiered(in); config("retention.ms", "518400000")(in) }, state: Refuse,
-			says: "retention.ms=518400000 (6d) has passed what is to be read: partition 1, offset 80",
-		},
-		{
-			name: "retention of tiered segments is far", rule: Retention, change: func(in *Input) { tiered(in); config("retention.ms", "-1", "remote.storage.enable", "true")(in) }, state: OK,
-		},
-		{
-			name: "retention of tiered segments, and no time", rule: Retention, state: Unknown, says: "partition 1: the record time of what is read first is not known",
-			change: func(in *Input) { tiered(in); in.Inventory.Stored[0].Segments[0].Latest = nil },
-		},
-		{ // which brokers no longer have, and the store has
-			name: "tiered segments behind the brokers' log", rule: Deleted, change: tiered, state: OK,
-		},
-		{
-			name: "a compacted topic of tiered segments", rule: Compacted, state: Refuse,
-			change: func(in *Input) { noCapture(in); tiered(in); config("cleanup.policy", "compact")(in) },
-		},
-
 		{
 			name: "a transaction is open before the end", rule: Transactions, state: Refuse, final: true, do: "kafka-transactions.sh",
 			says: "partition 0: open at offset 110, before the end 120 (producer 7 since offset 110, transactional id tx, timeout 1m)",
@@ -337,17 +318,6 @@ func TestRules(t *testing.T) {
 			}
 		})
 	}
-}
-
-// tiered has a part of what is captured of partition 1 in tiered storage.
-func tiered(in *Input) {
-	p := &in.Plan.Partitions[1]
-	p.Tail = plan.Ranges{{First: 80, Next: 120}}
-	p.Segments = nil
-	p.Stored = []plan.StoredRange{{Offsets: plan.Range{First: 80, Next: 105}}}
-	in.Facts.Partitions[1].Start = 105
-	latest := instant("2024-05-14T12:00:00Z")
-	in.Inventory.Stored = []plan.Stored{{Partition: 1, Segments: []plan.StoredSegment{{Offsets: plan.Range{First: 70, Next: 105}, Latest: &latest}}}}
 }
 
 // hole takes offsets out of what was exported last of partition 0.
