@@ -42,7 +42,7 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 	shown, by := shownLateness(logs, s.Source.Event.Lateness)
 	var open []int32 // partitions whose later records might matter, with no tail to read them from
 	for _, l := range logs {
-		if len(l.segments) == 0 && l.broker == nil {
+		if len(l.segments) == 0 && l.broker == nil && l.stored == nil {
 			g := Gap{Partition: l.partition, Offsets: Range{0, openEnd}, Unusable: l.unusableIn(Range{0, openEnd})}
 			found, gaps = append(found, g), p.missing(g, accepted, gaps)
 			continue
@@ -51,7 +51,7 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 		if err := l.checkBroker(s, r); err != nil {
 			return nil, err
 		}
-		part := Partition{Partition: l.partition, Tail: r.tail, Empty: r.empty, Broker: l.broker}
+		part := Partition{Partition: l.partition, Tail: r.tail, Stored: r.stored, Empty: r.empty, Broker: l.broker}
 		all := append(slices.Clone(r.tail), r.empty...)
 		for _, g := range r.missing {
 			before := len(gaps)
@@ -219,8 +219,19 @@ func load(s *spec.Spec, inv Inventory, noBounds bool) ([]*log, error) {
 		}
 		of(t.Partition).broker = &inv.Tails[i]
 	}
+	for i := range inv.Stored {
+		st := &inv.Stored[i]
+		if err := st.validate(); err != nil {
+			return nil, err
+		}
+		l := of(st.Partition)
+		if l.stored != nil || len(l.segments) > 0 || len(l.unusable) > 0 {
+			return nil, fmt.Errorf("what tiered storage has of partition %d is listed twice, or beside other segments", st.Partition)
+		}
+		l.stored = st
+	}
 	if len(logs) == 0 {
-		return nil, fmt.Errorf("no segments of topic %s were found in %s: are topic and location right?", s.Source.Topic, s.Source.Segments.Parquet)
+		return nil, fmt.Errorf("no segments of topic %s were found in %s: are topic and location right?", s.Source.Topic, s.Source.Segments.Located())
 	}
 	// Partitions are numbered from 0: one that is not there was lost, or never had a record.
 	for id := range slices.Max(slices.Collect(maps.Keys(logs))) {
@@ -280,6 +291,7 @@ func (p *Plan) warn(open []int32, inv Inventory) {
 		p.Warnings = append(p.Warnings, fmt.Sprintf(text, open))
 	}
 	p.warnOfSegments(inv)
+	p.notesOfStored(inv)
 	for _, g := range p.AcceptedGaps {
 		p.Warnings = append(p.Warnings, "accepted: "+g.describe())
 	}

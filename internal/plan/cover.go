@@ -22,6 +22,7 @@ type log struct {
 	unusable  []Segment // whose offsets cannot be told; in that order, too
 	extents   []extent  // ascending, disjoint: every offset that a segment holds, once
 	empty     Ranges    // that hold no record, by segments that are whole
+	stored    *Stored   // nil where tiered storage has nothing
 	broker    *Tail     // nil where nothing is known of the brokers
 }
 
@@ -108,11 +109,14 @@ func (l *log) assign(r Range, seg int) {
 	}
 }
 
-// end returns the offset after the last one that a segment holds, or proves to be empty.
+// end returns the offset after the last one that a segment or tiered storage holds, or proves to be empty.
 func (l *log) end() int64 {
 	end := l.empty.Hull().Next
 	if n := len(l.extents); n > 0 {
 		end = max(end, l.extents[n-1].Next)
+	}
+	if l.stored != nil {
+		end = max(end, l.stored.end())
 	}
 	return end
 }

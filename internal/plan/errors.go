@@ -23,7 +23,7 @@ type Gap struct {
 	Before string `json:"before,omitempty"`
 	// Since is the least record time known of what comes after it, in microseconds.
 	Since *int64 `json:"since,omitempty"`
-	// Unusable says which segments may hold these offsets and cannot be used, and why; empty where there is none.
+	// Unusable says which segments may hold these offsets and cannot be used, and why, or why tiered storage does not give them; empty where there is none.
 	Unusable string `json:"unusable,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (g Gap) Place() string {
 	case g.Offsets.First == 0 && g.Before != "":
 		return what + fmt.Sprintf("history begins at offset %d%s (segment %s): the offsets %s before it are deleted or were never exported",
 			g.Offsets.Next, since, g.Before, g.Offsets)
-	case g.Offsets.First == 0:
+	case g.Offsets.First == 0 && g.Unusable == "":
 		return what + fmt.Sprintf("no segment of it was found, and the brokers begin at offset %d", g.Offsets.Next)
 	case g.Before == "" && g.After != "" && g.Unusable != "":
 		return what + fmt.Sprintf("no record with the offsets %s, past the last segment that can be used, %s", g.Offsets, g.After)

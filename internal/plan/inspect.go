@@ -32,6 +32,8 @@ type InspectedPartition struct {
 	Rows      int64      `json:"rows"`
 	Bytes     unit.Bytes `json:"bytes"`
 	Broker    *Tail      `json:"broker,omitempty"`
+	// Stored is what tiered storage has; nil where that is nothing.
+	Stored *Stored `json:"stored,omitempty"`
 	// Cover says what has which offsets, from 0 to the end that is known, without a break.
 	Cover []Stretch `json:"cover"`
 	// Gaps are what nobody has. They refuse a plan that needs them.
@@ -63,6 +65,7 @@ const (
 	ByExact    By = "exact"    // segments, by their offset columns
 	ByDerived  By = "derived"  // segments, by their names
 	ByNumber   By = "numbered" // segments that tell no offsets: the rows are numbered
+	ByTiered   By = "tiered"   // tiered storage
 	ByBrokers  By = "brokers"
 	ByNothing  By = "empty" // segments prove that there is no record
 	ByGap      By = "gap"   // nobody
@@ -114,7 +117,7 @@ func Inspect(s *spec.Spec, inv Inventory) (Inspection, error) {
 }
 
 func (l *log) inspect() InspectedPartition {
-	out := InspectedPartition{Partition: l.partition, Segments: len(l.segments) + len(l.unusable), Broker: l.broker, Cover: []Stretch{}}
+	out := InspectedPartition{Partition: l.partition, Segments: len(l.segments) + len(l.unusable), Broker: l.broker, Stored: l.stored, Cover: []Stretch{}}
 	for i := range l.segments {
 		s := &l.segments[i]
 		out.Rows, out.Bytes = out.Rows+s.Rows, out.Bytes+s.Size
@@ -150,6 +153,9 @@ func (l *log) stretches() (cover []Stretch, gaps []Gap) {
 	if l.broker != nil {
 		end = max(end, l.broker.End)
 	}
+	if l.stored != nil {
+		end = max(end, l.stored.Segments[len(l.stored.Segments)-1].Offsets.Next)
+	}
 	claimed := l.claimed()
 	if h := claimed.Hull(); l.broker == nil && h.Next != openEnd {
 		end = max(end, h.Next)
@@ -180,6 +186,9 @@ func (l *log) stretches() (cover []Stretch, gaps []Gap) {
 			rest = rest.Minus(of)
 		}
 		take(l.empty, ByNothing)
+		if l.stored != nil {
+			take(l.stored.Offsets, ByTiered)
+		}
 		if l.broker != nil {
 			take(RangesOf(Range{l.broker.Start, l.broker.End}), ByBrokers)
 		}
@@ -190,6 +199,9 @@ func (l *log) stretches() (cover []Stretch, gaps []Gap) {
 		take(rest, ByGap)
 		slices.SortFunc(parts, func(a, b Stretch) int { return cmp.Compare(a.Offsets.First, b.Offsets.First) })
 		for _, p := range parts {
+			if p.By == ByTiered {
+				p.Segments = l.stored.ranges(Ranges{p.Offsets})[0].Segments
+			}
 			add(p, -1)
 		}
 	}

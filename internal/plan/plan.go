@@ -104,6 +104,41 @@ type Tail struct {
 	Epoch int32 `json:"epoch,omitempty"`
 }
 
+// Stored is what the store of Kafka's tiered storage has of a topic partition, as the brokers copied it there. It is captured as the tail is, and
+// the brokers are asked only for what the store does not have.
+type Stored struct {
+	Partition int32 `json:"partition"`
+	// Offsets are those whose committed records the store has, each decided by it.
+	Offsets Ranges `json:"offsets"`
+	// Segments are those that are read, ascending. They may reach past Offsets, where a transaction is not decided yet.
+	Segments []StoredSegment `json:"segments"`
+	// Lacking says of offsets between segments, or past Offsets, why they cannot be read.
+	Lacking []Lack `json:"lacking,omitempty"`
+	// Epochs are the leaders' epochs of its records, ascending.
+	Epochs []Epoch `json:"epochs,omitempty"`
+}
+
+// StoredSegment is a segment of tiered storage.
+type StoredSegment struct {
+	Key     string `json:"key"`     // of its log
+	Offsets Range  `json:"offsets"` // that are read from it
+	// Latest bounds the record times, in microseconds: none is later. Nil where that is not known.
+	Latest *int64     `json:"latest,omitempty"`
+	Bytes  unit.Bytes `json:"bytes"` // as the broker had it
+}
+
+// Lack is offsets that a store does not give.
+type Lack struct {
+	Offsets Range  `json:"offsets"`
+	Why     string `json:"why"`
+}
+
+// Epoch is the first offset of a leader's epoch.
+type Epoch struct {
+	Epoch int32 `json:"epoch"`
+	First int64 `json:"first"`
+}
+
 // Listing is what a source found in object storage.
 type Listing struct {
 	Segments []Segment `json:"segments"` // in any order
@@ -134,6 +169,8 @@ type Inventory struct {
 	// Tails has one entry a topic partition where HasTail is set.
 	Tails   []Tail `json:"tails,omitempty"`
 	HasTail bool   `json:"has_tail"`
+	// Stored has the topic partitions that tiered storage has a segment of, where the job reads that in place of Segments.
+	Stored []Stored `json:"stored,omitempty"`
 	// AsOf is the instant that the plan is made for, in microseconds: no window ends after it.
 	AsOf    int64 `json:"as_of"`
 	Ignored int   `json:"ignored"`
@@ -195,8 +232,10 @@ type Partition struct {
 	Read Ranges `json:"read"`
 	// Segments are those that the run reads, by their first offset.
 	Segments []Use `json:"segments"`
-	// Tail is what must be captured from the brokers, one capture a range.
+	// Tail is what must be captured: those of Stored from tiered storage, all others from the brokers.
 	Tail Ranges `json:"tail,omitempty"`
+	// Stored are the parts of Tail that tiered storage has, ascending.
+	Stored []StoredRange `json:"stored,omitempty"`
 	// Absent are the offsets of accepted gaps.
 	Absent Ranges `json:"absent,omitempty"`
 	// Empty are offsets that hold no record, as segments prove; see [Segment.Whole].
@@ -204,6 +243,38 @@ type Partition struct {
 	// Broker is what the brokers had when the ends were pinned; nil without a tail.
 	Broker *Tail `json:"broker,omitempty"`
 }
+
+// StoredRange is what is captured from tiered storage in one read.
+type StoredRange struct {
+	Offsets  Range      `json:"offsets"`
+	Segments int        `json:"segments"`
+	Bytes    unit.Bytes `json:"bytes"` // about, as the broker had them
+	// Epoch is that of the leader that took in the last of the offsets: the brokers' log is still this one if they have the epoch up to Offsets.Next.
+	// Negative where it is not known.
+	Epoch int32 `json:"epoch"`
+	// Objects are all that is read, and nothing else is: what is under their keys must still be what was there when the plan was made. Whoever
+	// listed the store fills them in.
+	Objects []StoredObject `json:"objects"`
+}
+
+// StoredObject is an object of tiered storage.
+type StoredObject struct {
+	Key  string     `json:"key"`
+	ETag blob.ETag  `json:"etag"`
+	Size unit.Bytes `json:"size"`
+}
+
+// StoredOffsets are the offsets that are captured from tiered storage.
+func (p *Partition) StoredOffsets() Ranges {
+	var out Ranges
+	for _, r := range p.Stored {
+		out = out.add(r.Offsets)
+	}
+	return out
+}
+
+// FromBrokers are the offsets that are captured from the brokers.
+func (p *Partition) FromBrokers() Ranges { return p.Tail.Minus(p.StoredOffsets()) }
 
 // Use is a segment and what a run uses of it.
 type Use struct {

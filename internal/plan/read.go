@@ -72,9 +72,10 @@ func hull(a, b *Span) *Span {
 
 // reading is what is read of one topic partition, and what stands against it.
 type reading struct {
-	kept    []Ranges // of each segment
-	tail    Ranges
-	empty   Ranges // without a record, as segments prove
+	kept    []Ranges      // of each segment
+	tail    Ranges        // to capture
+	stored  []StoredRange // of these, what tiered storage has
+	empty   Ranges        // without a record, as segments prove
 	missing []Gap
 	needs   bool // offsets past the last segment may hold events of the window
 	late    []Contradiction
@@ -135,14 +136,19 @@ func (l *log) read(r reach) reading {
 	} else {
 		out.needs = true
 	}
-	if b := l.broker; b != nil && b.End > end {
+	if l.stored != nil {
+		if h := l.afterOld(r); !h.Empty() {
+			include(h.Range)
+			holes = append(holes, h)
+		}
+	} else if b := l.broker; b != nil && b.End > end {
 		h := hole{Range: Range{end, b.End}, before: -1, after: last}
 		if declared {
 			include(h.Range)
 		}
 		holes = append(holes, h)
 	}
-	if l.broker == nil {
+	if l.broker == nil && l.stored == nil {
 		// Offsets past the last segment that can be used are missing where one that cannot may have them.
 		for _, c := range l.claimed().Clip(Range{end, openEnd}) {
 			h := hole{Range: c, before: -1, after: last}
@@ -174,6 +180,12 @@ func (l *log) read(r reach) reading {
 		}
 		missing := Ranges{part}.Minus(l.empty)
 		out.empty = out.empty.Union(l.empty.Clip(part))
+		if l.stored != nil {
+			served := missing.Intersect(l.stored.Offsets)
+			out.tail = out.tail.Union(served)
+			out.stored = append(out.stored, l.stored.ranges(served)...)
+			missing = missing.Minus(served)
+		}
 		if l.broker != nil {
 			served := missing.Clip(Range{l.broker.Start, l.broker.End})
 			out.tail = out.tail.Union(served)
@@ -193,6 +205,9 @@ type hole struct {
 }
 
 func (l *log) gap(missing Range, h hole) Gap {
+	if l.stored != nil {
+		return l.stored.gap(missing)
+	}
 	g := Gap{Partition: l.partition, Offsets: missing, Unusable: l.unusableIn(missing)}
 	if h.after >= 0 {
 		g.After = l.segments[l.extents[h.after].seg].Key

@@ -16,8 +16,10 @@ type Summary struct {
 	RowGroups int        `json:"row_groups"` // of these segments
 	Rows      int64      `json:"rows"`       // of segments, in the read ranges
 	Bytes     unit.Bytes `json:"bytes"`
-	// TailRecords is how many offsets are captured: at most so many records.
+	// TailRecords is how many offsets are captured from the brokers: at most so many records.
 	TailRecords int64 `json:"tail_records"`
+	// Stored is what is captured from tiered storage; nil where that is nothing.
+	Stored *StoredSummary `json:"stored,omitempty"`
 	// Pruned rows lie in the read ranges, but provably outside the window: they are not read.
 	PrunedRows  int64      `json:"pruned_rows"`
 	PrunedBytes unit.Bytes `json:"pruned_bytes"`
@@ -26,7 +28,7 @@ type Summary struct {
 	// over the whole log replaces those of the tail's events, too.
 	Slots        int  `json:"slots"`
 	SlotsMayGrow bool `json:"slots_may_grow,omitempty"`
-	// ReadRows and ReadBytes are what all shards read, the same row group as often as it is read. They include the tail.
+	// ReadRows and ReadBytes are what all shards read, the same row group as often as it is read. They include what is captured.
 	ReadRows  int64      `json:"read_rows"`
 	ReadBytes unit.Bytes `json:"read_bytes"`
 	// Requests is about how many the store gets when the shards read: one an input for its footer, and one a row group where the segment
@@ -39,13 +41,29 @@ type Summary struct {
 	Partitions    []PartitionSummary `json:"partitions"`
 }
 
+// StoredSummary is what is captured from tiered storage.
+type StoredSummary struct {
+	Segments int        `json:"segments"`
+	Bytes    unit.Bytes `json:"bytes"`   // about, as the brokers had them
+	Records  int64      `json:"records"` // offsets: at most so many records
+}
+
+// Captured is how many offsets are captured, from tiered storage and from the brokers.
+func (s *Summary) Captured() int64 {
+	if s.Stored == nil {
+		return s.TailRecords
+	}
+	return s.TailRecords + s.Stored.Records
+}
+
 // PartitionSummary is the part of one topic partition.
 type PartitionSummary struct {
 	Partition int32  `json:"partition"`
 	Read      Ranges `json:"read"`
 	Segments  int    `json:"segments"`
 	Rows      int64  `json:"rows"`
-	Tail      Ranges `json:"tail,omitempty"`
+	Tail      Ranges `json:"tail,omitempty"`   // from the brokers
+	Stored    Ranges `json:"stored,omitempty"` // from tiered storage
 	// RecordTime bounds the record times of the row groups that are in the read range; nil where one is unknown.
 	RecordTime *Span `json:"record_time,omitempty"`
 }
@@ -55,7 +73,7 @@ func (p *Plan) Summary() (Summary, error) {
 	var s Summary
 	for i := range p.Partitions {
 		part := &p.Partitions[i]
-		ps := PartitionSummary{Partition: part.Partition, Read: part.Read, Segments: len(part.Segments), Tail: part.Tail}
+		ps := PartitionSummary{Partition: part.Partition, Read: part.Read, Segments: len(part.Segments), Tail: part.FromBrokers(), Stored: part.StoredOffsets()}
 		for j := range part.Segments {
 			use := &part.Segments[j]
 			for _, c := range use.pieces(use.Keep, nil) {
@@ -71,7 +89,13 @@ func (p *Plan) Summary() (Summary, error) {
 		}
 		s.Segments += ps.Segments
 		s.Rows += ps.Rows
-		s.TailRecords += part.Tail.Len()
+		s.TailRecords += ps.Tail.Len()
+		for _, r := range part.Stored {
+			if s.Stored == nil {
+				s.Stored = &StoredSummary{}
+			}
+			s.Stored.Segments, s.Stored.Bytes, s.Stored.Records = s.Stored.Segments+r.Segments, s.Stored.Bytes+r.Bytes, s.Stored.Records+r.Offsets.Len()
+		}
 		s.Partitions = append(s.Partitions, ps)
 	}
 	shards, skipped, err := p.shards(p.expectTail(s))
@@ -84,7 +108,7 @@ func (p *Plan) Summary() (Summary, error) {
 		}
 	}
 	s.Shards, s.Listed = len(shards), p.Listed
-	s.SlotsMayGrow = p.Window == nil && s.TailRecords > 0 && slices.ContainsFunc(p.Spec.Outputs, spec.Output.ByTime)
+	s.SlotsMayGrow = p.Window == nil && s.Captured() > 0 && slices.ContainsFunc(p.Spec.Outputs, spec.Output.ByTime)
 	for _, o := range p.Spec.Outputs {
 		s.Slots += o.Scheme.Buckets
 	}
@@ -97,7 +121,7 @@ func (p *Plan) Summary() (Summary, error) {
 			}
 		}
 	}
-	if once := s.Rows + s.TailRecords - s.PrunedRows; once > 0 {
+	if once := s.Rows + s.Captured() - s.PrunedRows; once > 0 {
 		s.Amplification = float64(s.ReadRows) / float64(once)
 	}
 	return s, nil
@@ -116,6 +140,8 @@ func (p *Plan) expectTail(s Summary) []Segment {
 	perRow := 0.0
 	if s.Rows > 0 {
 		perRow = float64(s.Bytes) / float64(s.Rows)
+	} else if s.Stored != nil {
+		perRow = float64(s.Stored.Bytes) / float64(s.Stored.Records)
 	}
 	var out []Segment
 	for i, part := range p.Partitions {
