@@ -82,6 +82,9 @@ func NewFit(f *parquetfile.File, schema record.Schema, l Layout) (*Fit, error) {
 	for i, want := range schema {
 		s := sources[i]
 		c := fitted{from: -1, same: s.Fill, factor: s.Factor}
+		if s.Name != "" && slices.Contains([]string{l.Kafka.Partition, l.Kafka.Offset, l.Kafka.Time}, s.Name) {
+			return nil, refuse(want.Name, "it would be read of the column %s, which belongs to the log, not the event: a result must not depend on it", s.Name)
+		}
 		if s.Name != "" {
 			if err := t.fit(&c, s.Name, want, names, i); err != nil {
 				return nil, err
@@ -225,7 +228,7 @@ func (t *Fit) missing(name string, names *payload.Names, i int) error {
 	}
 	return &parquetfile.Error{File: t.file.Name(), RowGroup: -1, Column: name, Reason: fmt.Sprintf(
 		"the file has no such column, which the job reads; it has %s; if it had another name then, say so in source.event.columns.%s.aliases; if it was added later, make the job's field a "+
-			"pointer, or give older events a value in source.event.upcast", strings.Join(t.file.Columns(), ", "), name)}
+			"pointer, or give older events a value in source.event.upcast; else export it again", strings.Join(t.file.Columns(), ", "), name)}
 }
 
 // Missing lists the columns of the event that the file lacks, so that they are null in all its rows.

@@ -223,6 +223,7 @@ func TestWhatWouldLoseSomethingIsRefused(t *testing.T) {
 		{"upper", record.String, spec.Column{}, "the file has no such column, but one called Upper; names are compared exactly: if it is the same, add it to source.event.columns.upper.aliases"},
 		{"upper", record.String, spec.Column{Aliases: []string{"Upper"}}, ""},
 		{"lower", record.String, spec.Column{Aliases: []string{"UPPER"}}, "but one called Upper"},
+		{"offset", record.Int64, spec.Column{Aliases: []string{"kafka_offset"}}, "it would be read of the column kafka_offset, which belongs to the log"},
 		{"long", record.Int64, spec.Column{Aliases: []string{"int"}}, "the file has it twice, as int and long: an event has one"},
 	} {
 		schema := record.Schema{{Name: c.column, Kind: c.kind}}

@@ -67,7 +67,7 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 	if err != nil {
 		return captured{}, err
 	}
-	registry, err := e.registry(r.Spec, e.runStore(in.Run))
+	registry, err := e.runRegistry(r.Spec, in.Run)
 	if err != nil {
 		return captured{}, err
 	}

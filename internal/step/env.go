@@ -33,6 +33,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"hindcast/internal/blob"
@@ -81,6 +82,8 @@ type Env struct {
 	LookupEnv func(name string) (string, bool)
 	// LapEnd, where set, is how long before the context's deadline a lap stops.
 	LapEnd time.Duration
+
+	registries sync.Map // of runs, so that what works beside each other here asks for a schema once
 }
 
 // Run runs one state. Errors are *Error, but for the context's.
@@ -218,6 +221,19 @@ func (e *Env) registry(s *spec.Spec, store blob.Store) (*payload.Registry, error
 		return nil, err
 	}
 	return payload.NewRegistry(address, store)
+}
+
+// runRegistry is the one registry that everything of a run goes by in this process.
+func (e *Env) runRegistry(s *spec.Spec, run string) (*payload.Registry, error) {
+	if shared, ok := e.registries.Load(run); ok {
+		return shared.(*payload.Registry), nil
+	}
+	r, err := e.registry(s, e.runStore(run))
+	if err != nil || r == nil {
+		return nil, err
+	}
+	shared, _ := e.registries.LoadOrStore(run, r)
+	return shared.(*payload.Registry), nil
 }
 
 func (e *Env) runStore(run string) blob.Store { return blob.Sub(e.Workspace, "runs/"+run) }

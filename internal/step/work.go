@@ -235,7 +235,7 @@ func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, colum
 	if err != nil {
 		return nil, fmt.Errorf("open segments: %w", err)
 	}
-	registry, err := l.env.registry(p.Spec, l.store)
+	registry, err := l.env.runRegistry(p.Spec, l.request.Run)
 	if err != nil {
 		return nil, err
 	}
