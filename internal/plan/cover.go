@@ -71,8 +71,13 @@ func (l *log) coverWith(q Quality, better Ranges) {
 			continue
 		}
 		for _, r := range l.segments[i].offsets() {
-			for _, r := range (Ranges{r}).Minus(better.Clip(r)) {
+			taken := better.Clip(r)
+			if len(taken) == 0 {
 				runs = append(runs, run{r, i})
+				continue
+			}
+			for _, rest := range (Ranges{r}).Minus(taken) {
+				runs = append(runs, run{rest, i})
 			}
 		}
 	}

@@ -157,8 +157,13 @@ func (l *log) stretches() (cover []Stretch, gaps []Gap) {
 		end = max(end, l.stored.Segments[len(l.stored.Segments)-1].Offsets.Next)
 	}
 	claimed := l.claimed()
-	if h := claimed.Hull(); l.broker == nil && h.Next != openEnd {
-		end = max(end, h.Next)
+	last := claimed.Hull().Next
+	if n := len(claimed); l.broker == nil && n > 0 {
+		if last != openEnd {
+			end = max(end, last)
+		} else {
+			end = max(end, claimed[n-1].First)
+		}
 	}
 	used := map[int]bool{} // segments of the last stretch
 	add := func(s Stretch, seg int) {
@@ -218,10 +223,13 @@ func (l *log) stretches() (cover []Stretch, gaps []Gap) {
 	if at < end {
 		between(hole{Range: Range{at, end}, before: -1, after: len(l.extents) - 1})
 	}
-	if l.broker == nil && claimed.Hull().Next == openEnd {
-		r := Range{max(end, claimed[len(claimed)-1].First), openEnd}
-		gaps = append(gaps, l.gap(r, hole{Range: r, before: -1, after: len(l.extents) - 1}))
+	if l.broker == nil && last == openEnd {
+		r := Range{end, openEnd}
 		add(Stretch{Offsets: r, By: ByUnusable}, -1)
+		if n := len(gaps); n > 0 && gaps[n-1].Offsets.Next == end { // one hole, as a plan has it
+			r.First, gaps = gaps[n-1].Offsets.First, gaps[:n-1]
+		}
+		gaps = append(gaps, l.gap(r, hole{Range: r, before: -1, after: len(l.extents) - 1}))
 	}
 	return cover, gaps
 }

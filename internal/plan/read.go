@@ -148,15 +148,13 @@ func (l *log) read(r reach) reading {
 		}
 		holes = append(holes, h)
 	}
-	if l.broker == nil && l.stored == nil {
-		// Offsets past the last segment that can be used are missing where one that cannot may have them.
-		for _, c := range l.claimed().Clip(Range{end, openEnd}) {
-			h := hole{Range: c, before: -1, after: last}
-			if declared {
-				include(h.Range)
-			}
-			holes = append(holes, h)
+	if last := l.claimed().Hull().Next; l.broker == nil && l.stored == nil && last > end {
+		// A segment that cannot be used shows that the log goes on.
+		h := hole{Range: Range{end, last}, before: -1, after: len(l.extents) - 1}
+		if declared {
+			include(h.Range)
 		}
+		holes = append(holes, h)
 	}
 
 	within := Range{lo, hi}
