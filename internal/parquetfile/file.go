@@ -98,15 +98,27 @@ func (f *File) open(size int64) error {
 		return refuse("it is encrypted or signed with a key, which is not read")
 	}
 	f.trusted = trusted(f.footer.CreatedBy)
-	if omitsDictionaryHeader(f.footer.CreatedBy) {
-		for i := range f.footer.Groups {
-			for j := range f.footer.Groups[i].Chunks {
-				c := &f.footer.Groups[i].Chunks[j]
+	f.allow()
+	return f.reconcile()
+}
+
+// allow notes for what is known to be wrong in files of some writers, and does no harm.
+func (f *File) allow() {
+	short := omitsDictionaryHeader(f.footer.CreatedBy)
+	// Arrow's Go writer counts a v2 page's nulls by its statistics, which it has none of for INT96, or at all where they are switched off.
+	uncounted := strings.HasPrefix(f.footer.CreatedBy, "parquet-go version ")
+	if !short && !uncounted {
+		return
+	}
+	for i := range f.footer.Groups {
+		for j := range f.footer.Groups[i].Chunks {
+			c := &f.footer.Groups[i].Chunks[j]
+			c.Uncounted = uncounted
+			if short {
 				c.Slack = max(0, min(100, f.end-c.Start()-c.Compressed)) // what Arrow allows for
 			}
 		}
 	}
-	return f.reconcile()
 }
 
 // omitsDictionaryHeader reports whether a writer states chunks without the header of their dictionary: parquet-mr before 1.2.9 (PARQUET-816).

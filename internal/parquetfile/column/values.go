@@ -99,7 +99,7 @@ func (c *Reader) deltaLengths(prefixed bool) (err error) {
 // endPage holds what a page held against what it stated.
 func (c *Reader) endPage() error {
 	h := &c.header
-	if h.Type == format.DataPageV2 && int(h.Nulls) != c.nulls {
+	if h.Type == format.DataPageV2 && int(h.Nulls) != c.nulls && (h.Nulls != 0 || !c.meta.Uncounted) {
 		return fmt.Errorf("a page states %d nulls and has %d", h.Nulls, c.nulls)
 	}
 	more := false

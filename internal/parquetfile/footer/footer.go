@@ -88,8 +88,10 @@ type Chunk struct {
 	DataOffset int64
 	DictOffset int64
 	Stats      Statistics
-	// Slack is how many bytes behind the chunk may still be its own. It is no part of the footer.
+	// Slack is how many bytes behind the chunk may still be its own. It is no part of the footer, nor is what follows.
 	Slack int64
+	// Uncounted means that pages which state no nulls may have some: their levels alone say.
+	Uncounted bool
 }
 
 // Length is the number of bytes from the first page on that are read.

@@ -1,0 +1,210 @@
+package peers
+
+import (
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"os"
+	"strings"
+
+	_ "github.com/duckdb/duckdb-go/v2"
+)
+
+// readDuckDB reads column by column, so that one that it cannot read hides no other.
+func readDuckDB(req request) (res result) {
+	refuse := func(err error) result { return result{Err: err.Error()} }
+	db, err := sql.Open("duckdb", "")
+	if err != nil {
+		return refuse(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for _, q := range []string{
+		"SET threads = 1", "SET memory_limit = '1GB'", "SET temp_directory = ''", "SET TimeZone = 'UTC'", "SET enable_geoparquet_conversion = false",
+	} {
+		if _, err := db.Exec(q); err != nil {
+			return refuse(err)
+		}
+	}
+	// Its paths are patterns: a name without any is another's.
+	dir, err := os.MkdirTemp("", "peers")
+	if err != nil {
+		return refuse(err)
+	}
+	defer os.RemoveAll(dir)
+	path := dir + "/file.parquet"
+	b, err := os.ReadFile(req.Path)
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		return refuse(err)
+	}
+	from := fmt.Sprintf("FROM read_parquet('%s', hive_partitioning = false)", path)
+	types, err := db.Query("DESCRIBE SELECT * " + from)
+	if err != nil {
+		return refuse(err)
+	}
+	type described struct{ name, typ string }
+	var cols []described
+	for types.Next() {
+		var c described
+		var rest [4]any
+		if err := types.Scan(&c.name, &c.typ, &rest[0], &rest[1], &rest[2], &rest[3]); err != nil {
+			return refuse(err)
+		}
+		cols = append(cols, c)
+	}
+	if err := types.Err(); err != nil {
+		return refuse(err)
+	}
+	types.Close()
+	res.Flat = true
+	for i, c := range cols {
+		col := column{Name: c.name, digest: newDigest(c.name, req)}
+		col.Nested = strings.HasSuffix(c.typ, "]") || strings.HasPrefix(c.typ, "STRUCT") || strings.HasPrefix(c.typ, "MAP") || c.typ == "VARIANT"
+		res.Flat = res.Flat && !col.Nested
+		if !col.Nested {
+			// Columns of one name become x and x_1, so names are unique here.
+			if err := duckColumn(db, from, c.name, c.typ, &col.digest); err != nil {
+				col.Err = err.Error()
+			}
+		}
+		if col.Err == "" && !col.Nested {
+			res.Rows = col.Rows
+		}
+		res.Columns = append(res.Columns, col)
+		_ = i
+	}
+	return res
+}
+
+func duckColumn(db *sql.DB, from, name, typ string, d *digest) error {
+	expr := `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+	var add func(v any) error
+	bad := func(v any) error { return fmt.Errorf("its driver gives %T for %s", v, typ) }
+	number := func(add func(int64)) func(any) error {
+		return func(v any) error {
+			n, ok := v.(int64)
+			if !ok {
+				return bad(v)
+			}
+			add(n)
+			return nil
+		}
+	}
+	switch {
+	case typ == "TIMESTAMP_NS":
+		expr = "epoch_ns(" + expr + ")"
+		add = number(func(v int64) { d.micros(floorDiv(v, 1000)) })
+	case strings.HasPrefix(typ, "TIMESTAMP"):
+		expr = "epoch_us(" + expr + ")"
+		add = number(d.micros)
+	case typ == "DATE":
+		expr = "datediff('day', DATE '1970-01-01', " + expr + ")"
+		add = number(d.date)
+	case typ == "TIME_NS":
+		expr = "epoch_ns(" + expr + ")"
+		add = number(func(v int64) { d.clock(floorDiv(v, 1000)) })
+	case strings.HasPrefix(typ, "TIME"):
+		expr = "epoch_us(" + expr + ")"
+		add = number(d.clock)
+	case strings.HasPrefix(typ, "DECIMAL"):
+		expr += "::VARCHAR"
+		add = func(v any) error {
+			s, ok := v.(string)
+			if !ok {
+				return bad(v)
+			}
+			d.decimal(trimDecimal(s))
+			return nil
+		}
+	case typ == "INTERVAL":
+		expr = fmt.Sprintf("printf('%%d %%d %%d', datepart('year', %[1]s) * 12 + datepart('month', %[1]s), datepart('day', %[1]s), epoch_us(%[1]s - to_months((datepart('year', %[1]s) * 12 + datepart('month', %[1]s))::INTEGER) - to_days(datepart('day', %[1]s)::INTEGER)))", expr)
+		add = func(v any) error {
+			s, ok := v.(string)
+			if !ok {
+				return bad(v)
+			}
+			var months, days, us int64
+			if _, err := fmt.Sscan(s, &months, &days, &us); err != nil {
+				return err
+			}
+			d.interval(months, days, us/1000)
+			return nil
+		}
+	case typ == "UUID":
+		expr += "::VARCHAR"
+		add = func(v any) error {
+			s, ok := v.(string)
+			if !ok {
+				return bad(v)
+			}
+			b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+			d.bytes(b)
+			return err
+		}
+	case typ == "JSON" || strings.HasPrefix(typ, "ENUM"):
+		expr += "::VARCHAR"
+		fallthrough
+	default:
+		add = func(v any) error { return duckValue(v, typ, d) }
+	}
+	rows, err := db.Query("SELECT " + expr + " " + from)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var v any
+		if err := rows.Scan(&v); err != nil {
+			return err
+		}
+		if v == nil {
+			d.null()
+			continue
+		}
+		if err := add(v); err != nil {
+			return err
+		}
+	}
+	d.end()
+	return rows.Err()
+}
+
+func duckValue(v any, typ string, d *digest) error {
+	switch v := v.(type) {
+	case bool:
+		d.boolean(v)
+	case int8:
+		d.int(int64(v))
+	case int16:
+		d.int(int64(v))
+	case int32:
+		d.int(int64(v))
+	case int64:
+		d.int(v)
+	case uint8:
+		d.uint(uint64(v))
+	case uint16:
+		d.uint(uint64(v))
+	case uint32:
+		d.uint(uint64(v))
+	case uint64:
+		d.uint(v)
+	case float32:
+		d.float(float64(v))
+	case float64:
+		d.float(v)
+	case string:
+		d.bytes([]byte(v))
+	case []byte:
+		d.bytes(v)
+	case *big.Int:
+		d.big(v)
+	default:
+		return fmt.Errorf("its driver gives %T for %s", v, typ)
+	}
+	return nil
+}

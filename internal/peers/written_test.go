@@ -1,0 +1,293 @@
+package peers
+
+import (
+	"bytes"
+	"crypto/md5" //nolint:gosec // for values that do not compress
+	"database/sql"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/schema"
+
+	"hindcast/internal/parquetfile"
+	"hindcast/internal/record"
+)
+
+// mustAgree reads a file by all three. Hindcast and those named must read all of its columns, and nobody may read one otherwise.
+func mustAgree(t *testing.T, all trio, path string, columns int, named ...string) {
+	t.Helper()
+	got := all.read(t, request{Path: path})
+	v := compare(got)
+	for _, c := range slices.Concat(v.mismatch, v.split, v.alone) {
+		t.Errorf("column %q: %s", c, all.show(t, path, c, got))
+	}
+	for _, name := range append(named, "hindcast") {
+		res, read := got[name], 0
+		for i := range res.Columns {
+			if usable(&res.Columns[i]) {
+				read++
+			} else {
+				t.Errorf("%s, column %q: %s", name, res.Columns[i].Name, res.Columns[i].Err)
+			}
+		}
+		if read != columns {
+			t.Errorf("%s reads %d of %d columns: %s%s", name, read, columns, res.Err, res.Died)
+		}
+	}
+	t.Logf("%d of %d columns are read by all three", v.agreed, columns)
+}
+
+// Every type of DuckDB's that is flat, in both versions of its pages and each of its codecs. arrow-go does not read all of its delta-encoded
+// unsigned integers.
+func TestWhatDuckDBWrites(t *testing.T) {
+	all := newTrio(t)
+	db, err := sql.Open("duckdb", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	exprs := []string{
+		"i AS n", "(i % 7 = 0) AS seldom", "(i // 50 % 2 = 0) AS runs", "true AS always", "(i % 128)::TINYINT", "(i * -3 % 30000)::SMALLINT", "(i * 77777)::INTEGER",
+		"(i % 256)::UTINYINT", "(i * 3 % 65536)::USMALLINT", "(i % 6000 * 700000)::UINTEGER", "(i * 1000000007)::UBIGINT", "(i / 7)::FLOAT", "i / 7 AS d",
+		"CASE WHEN i % 11 = 0 THEN NULL ELSE 'country-' || i % 30 END AS country", "md5(i::VARCHAR) AS id",
+		"CASE WHEN i < 5000 THEN 'k' || i % 5 ELSE md5((i + 1)::VARCHAR) END AS overflows",
+		"((i % 400) / 4)::DECIMAL(4, 1)", "(i * 1.25)::DECIMAL(9, 2)", "(-i * 1.0625)::DECIMAL(18, 4)", "(i * 1000.000001)::DECIMAL(38, 6)",
+		"DATE '1969-06-01' + i::INTEGER", "TIMESTAMP '1969-12-31 23:00:00' + to_microseconds(i * 999983)", "TIMESTAMPTZ '2024-03-31 00:00:00+00' + to_milliseconds(i * 7919)",
+		"make_timestamp_ns(1700000000000000001 + i * 12345678901)", "TIME '00:00:00' + to_microseconds(i * 4319999)",
+		"md5(i::VARCHAR)::UUID", "encode('b' || i) AS bytes", "to_months((i % 30)::INTEGER) + to_days((i % 40)::INTEGER) + to_milliseconds(i)",
+		"CASE WHEN i % 3 = 0 THEN i END AS maybe", "NULL::INTEGER AS never",
+	}
+	for i, e := range exprs {
+		if !strings.Contains(e, " AS ") {
+			exprs[i] = fmt.Sprintf("%s AS c%d", e, i)
+		}
+	}
+	for _, version := range []string{"V1", "V2"} {
+		for _, codec := range []string{"uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4_raw"} {
+			t.Run(version+" "+codec, func(t *testing.T) {
+				rows := 20_000
+				if codec == "brotli" { // at its slowest setting
+					rows = 1000
+				}
+				path := filepath.Join(t.TempDir(), "duck.parquet")
+				if _, err := db.Exec(fmt.Sprintf("COPY (SELECT %s FROM range(%d) r(i)) TO '%s' (FORMAT parquet, PARQUET_VERSION %s, COMPRESSION %s, ROW_GROUP_SIZE 6000)",
+					strings.Join(exprs, ", "), rows, path, version, codec)); err != nil {
+					t.Fatal(err)
+				}
+				mustAgree(t, all, path, len(exprs), "duckdb")
+			})
+		}
+	}
+}
+
+// R2, R5, R6: what arrow-go writes: booleans as runs, dictionaries that overflow within a chunk, decimals of each physical type, each encoding,
+// both versions of pages. DuckDB does not read all of the split columns.
+func TestWhatArrowWrites(t *testing.T) {
+	all := newTrio(t)
+	const rows = 30_000
+	optional, required := parquet.Repetitions.Optional, parquet.Repetitions.Required
+	decimal := func(name string, typ parquet.Type, length int, precision, scale int32) schema.Node {
+		return schema.MustPrimitive(schema.NewPrimitiveNodeLogical(name, required, schema.NewDecimalLogicalType(precision, scale), typ, length, -1))
+	}
+	fields := schema.FieldList{
+		schema.NewBooleanNode("always", required, -1), schema.NewBooleanNode("seventh", required, -1), schema.NewBooleanNode("runs", optional, -1),
+		schema.NewInt32Node("int32 delta", required, -1), schema.NewInt64Node("int64 delta", optional, -1), schema.NewInt32Node("int32 split", required, -1),
+		schema.NewInt64Node("int64 split", optional, -1), schema.NewFloat32Node("float split", required, -1), schema.NewFloat64Node("double split", optional, -1),
+		schema.NewFloat64Node("double dictionary", optional, -1), schema.NewInt96Node("int96", optional, -1),
+		schema.NewByteArrayNode("overflows", optional, -1), schema.NewByteArrayNode("delta length", required, -1), schema.NewByteArrayNode("delta bytes", optional, -1),
+		schema.NewFixedLenByteArrayNode("fixed split", required, 5, -1), schema.NewFixedLenByteArrayNode("fixed", optional, 6, -1),
+		decimal("decimal32", parquet.Types.Int32, 0, 9, 2), decimal("decimal64", parquet.Types.Int64, 0, 18, 5),
+		decimal("decimal bytes", parquet.Types.ByteArray, 0, 20, 3), decimal("decimal fixed", parquet.Types.FixedLenByteArray, 9, 20, 3),
+	}
+	encodings := map[string]parquet.Encoding{
+		"always": parquet.Encodings.RLE, "seventh": parquet.Encodings.RLE, "runs": parquet.Encodings.RLE,
+		"int32 delta": parquet.Encodings.DeltaBinaryPacked, "int64 delta": parquet.Encodings.DeltaBinaryPacked,
+		"int32 split": parquet.Encodings.ByteStreamSplit, "int64 split": parquet.Encodings.ByteStreamSplit, "float split": parquet.Encodings.ByteStreamSplit,
+		"double split": parquet.Encodings.ByteStreamSplit, "fixed split": parquet.Encodings.ByteStreamSplit,
+		"delta length": parquet.Encodings.DeltaLengthByteArray, "delta bytes": parquet.Encodings.DeltaByteArray,
+	}
+	for _, version := range []parquet.DataPageVersion{parquet.DataPageV1, parquet.DataPageV2} {
+		for _, codec := range []compress.Compression{
+			compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Gzip, compress.Codecs.Brotli, compress.Codecs.Zstd, compress.Codecs.Lz4Raw,
+		} {
+			t.Run(fmt.Sprintf("%v, pages v%d", codec, version+1), func(t *testing.T) {
+				props := []parquet.WriterProperty{
+					parquet.WithVersion(parquet.V2_LATEST), parquet.WithDataPageVersion(version), parquet.WithCompression(codec), parquet.WithDataPageSize(9000),
+					parquet.WithDictionaryPageSizeLimit(20_000), parquet.WithStats(codec != compress.Codecs.Zstd),
+				}
+				for name, enc := range encodings {
+					props = append(props, parquet.WithDictionaryFor(name, false), parquet.WithEncodingFor(name, enc))
+				}
+				root, err := schema.NewGroupNode("schema", required, fields, -1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var buf bytes.Buffer
+				w := file.NewParquetWriter(&buf, root, file.WithWriterProps(parquet.NewWriterProperties(props...)))
+				for from := 0; from < rows; from += rows / 2 {
+					group := w.AppendRowGroup()
+					for range fields {
+						c, err := group.NextColumn()
+						if err == nil {
+							err = arrowWrite(c, from, from+rows/2)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := group.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := w.Close(); err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(t.TempDir(), "arrow.parquet")
+				if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				mustAgree(t, all, path, len(fields), "arrow")
+			})
+		}
+	}
+}
+
+func arrowWrite(w file.ColumnChunkWriter, from, to int) error {
+	name := w.Descr().Name()
+	defer w.Close()
+	switch w := w.(type) {
+	case *file.BooleanColumnChunkWriter:
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) bool {
+			return name == "always" || name == "seventh" && i%7 == 0 || name == "runs" && i/50%2 == 0
+		})
+	case *file.Int32ColumnChunkWriter:
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) int32 { return int32(i*i) - 40_000 })
+	case *file.Int64ColumnChunkWriter:
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) int64 { return int64(i) * int64(i) * -1_000_003 })
+	case *file.Int96ColumnChunkWriter:
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) (v parquet.Int96) {
+			v.SetNanoSeconds(int64(i) * 1_000_001)
+			v[8], v[9], v[10] = 0x8c, 0x3d, 0x25 // 1970-01-01
+			return v
+		})
+	case *file.Float32ColumnChunkWriter:
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) float32 { return float32(i) / 3 })
+	case *file.Float64ColumnChunkWriter:
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) float64 { return float64(i%40) / 7 })
+	case *file.ByteArrayColumnChunkWriter:
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) parquet.ByteArray {
+			switch {
+			case name == "decimal bytes":
+				v := int64(i) * 1_000_000_007 * int64(1-i%2*2)
+				b := []byte{byte(v >> 56), byte(v >> 48), byte(v >> 40), byte(v >> 32), byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}
+				return b[:8]
+			case name == "overflows" && i%(30_000/2) < 5000:
+				return fmt.Appendf(nil, "key-%d", i%5)
+			}
+			sum := md5.Sum(fmt.Append(nil, i)) //nolint:gosec // as above
+			return fmt.Appendf(nil, "%x", sum[:i%17])
+		})
+	case *file.FixedLenByteArrayColumnChunkWriter:
+		n := w.Descr().TypeLength()
+		return put(w.WriteBatch, w.Descr(), from, to, func(i int) parquet.FixedLenByteArray {
+			b := make([]byte, n)
+			for at := range b {
+				b[at] = byte(i >> (8 * (n - 1 - at)))
+			}
+			return b
+		})
+	}
+	return fmt.Errorf("its writer is a %T", w)
+}
+
+func put[T any](write func([]T, []int16, []int16) (int64, error), c *schema.Column, from, to int, value func(i int) T) error {
+	var values []T
+	var levels []int16
+	for i := from; i < to; i++ {
+		if c.MaxDefinitionLevel() > 0 {
+			if i%9 == 4 {
+				levels = append(levels, 0)
+				continue
+			}
+			levels = append(levels, 1)
+		}
+		values = append(values, value(i))
+	}
+	_, err := write(values, levels, nil)
+	return err
+}
+
+// R9: what Hindcast writes, three readers read alike.
+func TestWhatHindcastWrites(t *testing.T) {
+	all := newTrio(t)
+	const rows = 30_000
+	var s record.Schema
+	for kind := record.Bool; kind <= record.Date; kind++ {
+		s = append(s, record.Field{Name: kind.String(), Kind: kind}, record.Field{Name: kind.String() + " or null", Kind: kind, Nullable: true})
+	}
+	b := &record.Batch{Len: rows, Columns: make([]record.Column, len(s))}
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		c.Kind = s[i].Kind
+		if s[i].Nullable {
+			c.Nulls = record.NewBitmap(rows)
+		}
+		for row := range rows {
+			null := s[i].Nullable && row%5 == 2
+			if null {
+				c.Nulls.Set(row)
+			}
+			switch c.Kind {
+			case record.String:
+				text := fmt.Sprintf("värde-%d", row%70)
+				if row > 9000 {
+					text = fmt.Sprintf("%x", md5.Sum([]byte(text+fmt.Sprint(row)))) //nolint:gosec // as above
+				}
+				if null {
+					text = ""
+				}
+				c.Strings.Append([]byte(text))
+			case record.Float64:
+				c.Float64s = append(c.Float64s, []float64{float64(row) / 3, math.Copysign(0, -1), math.NaN(), math.Inf(-1)}[row%4])
+			case record.Bool:
+				c.Int64s = append(c.Int64s, int64(row/100%2))
+			case record.Date:
+				c.Int64s = append(c.Int64s, int64(row)-20_000)
+			default:
+				c.Int64s = append(c.Int64s, int64(row)*1_000_003_000-7_000_000_000_000)
+			}
+		}
+	}
+	for name, opts := range map[string]parquetfile.WriterOptions{
+		"defaults": {}, "small groups, delta": {RowGroupRows: 7000, Encodings: map[string]parquetfile.Encoding{
+			"int64": parquetfile.Delta, "string or null": parquetfile.Delta, "timestamp": parquetfile.Delta, "date": parquetfile.Delta,
+		}, Millis: []string{"timestamp or null"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "own.parquet")
+			var buf bytes.Buffer
+			w, err := parquetfile.NewWriter(&buf, s, opts)
+			if err == nil {
+				err = w.Write(b)
+			}
+			if err == nil {
+				err = w.Close()
+			}
+			if err == nil {
+				err = os.WriteFile(path, buf.Bytes(), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustAgree(t, all, path, len(s), "duckdb", "arrow")
+		})
+	}
+}
