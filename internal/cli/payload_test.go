@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/twmb/avro"
@@ -81,6 +83,13 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 		}
 		return b
 	}
+	asPlainAvro := func(r rec) []byte {
+		b, err := schemas[1].Encode(map[string]any{"id": r.ID, "at": r.At, "amount": r.Amount, "shop": r.Shop})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
 	var asked atomic.Int64
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -101,7 +110,7 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 	tables := map[string]string{"events": "day UTC", "sums": "day UTC"}
 	window := []string{"--from", "2024-05-02", "--to", "2024-05-04", "--promote", "--shard-rows", "4"}
 	var want, wantSums [][]string
-	for _, how := range []string{"typed", "json", "json-tail", "avro"} {
+	for _, how := range []string{"typed", "json", "json-tail", "avro", "avro-plain"} {
 		l := newSmallLog(t)
 		recs := visits(t, 0, 3*time.Hour, 30) // to 05-04T15:00
 		exported := recs
@@ -114,6 +123,8 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 				l.segment(part...)
 			case "avro":
 				l.encoded(asAvro, part...)
+			case "avro-plain":
+				l.encoded(asPlainAvro, part...)
 			default:
 				l.encoded(asJSON, part...)
 			}
@@ -127,9 +138,20 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 		} else {
 			more := map[string]string{
 				"json": "value: { column: value }", "json-tail": "value: { column: value, format: json }",
-				"avro": fmt.Sprintf(`value: { column: value, format: avro }, registry: "http://$REGISTRY_USER@%s"`, strings.TrimPrefix(registry.URL, "http://")),
+				"avro-plain": "value: { column: value, format: avro }, schema: visit.avsc",
+				"avro":       fmt.Sprintf(`value: { column: value, format: avro }, registry: "http://$REGISTRY_USER@%s"`, strings.TrimPrefix(registry.URL, "http://")),
 			}[how]
 			j = changedJob(t, j, map[string]string{"naming: kafka-connect": "naming: kafka-connect, " + more}, nil)
+		}
+		if how == "avro-plain" {
+			text, err := fs.ReadFile(j.Files(), "job.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			without := job.New(fstest.MapFS{"job.yaml": {Data: text}, "job.go": {Data: []byte("package visits")}}, j.Outputs())
+			r := hindcastWith(t, []job.Job{without}, "plan", "visits", "--workspace", t.TempDir()).exits(t, 2)
+			contains(t, how, r.err, "source.segments.schema: the file is not among the job's: write it, and name it in the go:embed line")
+			j = job.New(fstest.MapFS{"job.yaml": {Data: text}, "job.go": {Data: []byte("package visits")}, "visit.avsc": {Data: []byte(visitV2)}}, j.Outputs())
 		}
 		list, ws := []job.Job{j}, filepath.Join(t.TempDir(), "ws")
 		hindcastWith(t, list, append([]string{"run", "visits", "--workspace", ws}, window...)...).ok(t)
