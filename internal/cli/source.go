@@ -61,6 +61,7 @@ var barMarks = []struct {
 	{plan.ByGap, "·", "missing"},
 	{plan.ByUnusable, "?", "cannot be told"},
 	{plan.ByBrokers, "░", "brokers"},
+	{plan.ByTiered, "▚", "tiered storage"},
 	{plan.ByNumber, "▒", "segments without offsets"},
 	{plan.ByDerived, "▓", "segments, offsets derived from names"},
 	{plan.ByExact, "█", "segments, exact offsets"},

@@ -278,3 +278,28 @@ func fileSHA256(t *testing.T, file string) string {
 	t.Helper()
 	return fmt.Sprintf("%x", sha256.Sum256(mustRead(t, file)))
 }
+
+// Whatever an inspection can say has a mark, and what is missing is seen however small it is.
+func TestBarsShowWhatIsMissing(t *testing.T) {
+	for _, by := range []plan.By{
+		plan.ByExact, plan.ByDerived, plan.ByNumber, plan.ByBrokers, plan.ByTiered, plan.ByNothing, plan.ByGap, plan.ByUnusable,
+	} {
+		if got := bar([]plan.Stretch{{Offsets: plan.Range{First: 0, Next: 1000}, By: by}}, 1000); strings.TrimSpace(got) == "" {
+			t.Errorf("%s has no mark", by)
+		}
+	}
+	const end = int64(1) << 62
+	cover := []plan.Stretch{
+		{Offsets: plan.Range{First: 0, Next: end / 2}, By: plan.ByExact}, {Offsets: plan.Range{First: end / 2, Next: end/2 + 1}, By: plan.ByGap},
+		{Offsets: plan.Range{First: end/2 + 1, Next: end}, By: plan.ByBrokers},
+	}
+	if got, want := bar(cover, end), strings.Repeat("█", 30)+"·"+strings.Repeat("░", 29); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := bar([]plan.Stretch{{Offsets: plan.Range{First: 0, Next: 1}, By: plan.ByExact}}, 1); got != strings.Repeat("█", 60) {
+		t.Errorf("one offset is drawn as %q", got)
+	}
+	if got := bar(nil, 0); strings.TrimSpace(got) != "" {
+		t.Errorf("nothing is drawn as %q", got)
+	}
+}
