@@ -206,6 +206,25 @@ func TestRules(t *testing.T) {
 		},
 		{name: "retention of tiered storage that keeps all of it near", rule: Retention, change: config("remote.storage.enable", "true", "local.retention.ms", "-2"), state: OK},
 
+		{ // its segment has records up to the 14th, noon
+			name: "retention has passed a tiered segment that is read", rule: Retention, change: func(in *Input) { tiered(in); config("retention.ms", "518400000")(in) }, state: Refuse,
+			says: "retention.ms=518400000 (6d) has passed what is to be read: partition 1, offset 80",
+		},
+		{
+			name: "retention of tiered segments is far", rule: Retention, change: func(in *Input) { tiered(in); config("retention.ms", "-1", "remote.storage.enable", "true")(in) }, state: OK,
+		},
+		{
+			name: "retention of tiered segments, and no time", rule: Retention, state: Unknown, says: "partition 1: the record time of what is read first is not known",
+			change: func(in *Input) { tiered(in); in.Inventory.Stored[0].Segments[0].Latest = nil },
+		},
+		{ // which brokers no longer have, and the store has
+			name: "tiered segments behind the brokers' log", rule: Deleted, change: tiered, state: OK,
+		},
+		{
+			name: "a compacted topic of tiered segments", rule: Compacted, state: Refuse,
+			change: func(in *Input) { noCapture(in); tiered(in); config("cleanup.policy", "compact")(in) },
+		},
+
 		{
 			name: "a transaction is open before the end", rule: Transactions, state: Refuse, final: true, do: "kafka-transactions.sh",
 			says: "partition 0: open at offset 110, before the end 120 (producer 7 since offset 110, transactional id tx, timeout 1m)",
@@ -227,12 +246,12 @@ func TestRules(t *testing.T) {
 		{
 			name: "an aborted record that the exports do not have", rule: Uncommitted, state: OK,
 			change: func(in *Input) {
-				hole(in, 90, 94)
+				hole(in)
 				in.Facts.Partitions[0].Aborted = []int64{90}
 				in.Facts.Partitions[0].Searched = plan.Ranges{{First: 90, Next: 94}, {First: 100, Next: 101}}
 			},
 		},
-		{name: "the exports have holes that nobody can tell of", rule: Uncommitted, change: func(in *Input) { hole(in, 90, 94) }, state: Unknown, says: "partition 0: 90-94"},
+		{name: "the exports have holes that nobody can tell of", rule: Uncommitted, change: func(in *Input) { hole(in) }, state: Unknown, says: "partition 0: 90-94"},
 		{
 			name: "the brokers no longer have what follows the exports", rule: Uncommitted, change: part(0, func(_ *plan.Partition, f *PartitionFacts) { f.Searched = nil }),
 			state: Unknown, says: "the brokers no longer have what follows them, at the offsets of partition 0: 100-101",
@@ -246,7 +265,7 @@ func TestRules(t *testing.T) {
 		{
 			name: "a copied segment proves itself", rule: Uncommitted, state: OK,
 			change: func(in *Input) {
-				hole(in, 90, 94)
+				hole(in)
 				for i := range in.Inventory.Segments {
 					in.Inventory.Segments[i].Whole = true
 				}
@@ -320,10 +339,21 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// hole takes offsets out of what was exported last of partition 0.
-func hole(in *Input, first, next int64) {
+// tiered has a part of what is captured of partition 1 in tiered storage.
+func tiered(in *Input) {
+	p := &in.Plan.Partitions[1]
+	p.Tail = plan.Ranges{{First: 80, Next: 120}}
+	p.Segments = nil
+	p.Stored = []plan.StoredRange{{Offsets: plan.Range{First: 80, Next: 105}}}
+	in.Facts.Partitions[1].Start = 105
+	latest := instant("2024-05-14T12:00:00Z")
+	in.Inventory.Stored = []plan.Stored{{Partition: 1, Segments: []plan.StoredSegment{{Offsets: plan.Range{First: 70, Next: 105}, Latest: &latest}}}}
+}
+
+// hole takes the offsets 90-94 out of what was exported of partition 0.
+func hole(in *Input) {
 	s := &in.Plan.Partitions[0].Segments[0].Segment
-	s.Offsets = plan.Ranges{{First: s.First, Next: first}, {First: next, Next: s.Next}}
+	s.Offsets = plan.Ranges{{First: s.First, Next: 90}, {First: 94, Next: s.Next}}
 	s.Rows = s.Offsets.Len()
 	in.Inventory.Segments[1] = *s
 }
@@ -387,7 +417,7 @@ func TestParseRules(t *testing.T) {
 
 func TestSearchNamesHolesAndWhatFollows(t *testing.T) {
 	in := healthy()
-	hole(&in, 90, 94)
+	hole(&in)
 	in.Inventory.Segments = append(in.Inventory.Segments, segment(1, 100, 107, "2024-05-19")) // exported, but not read
 	got := Search(in.Plan, in.Inventory)
 	if got[0].String() != "90-94,100-101" || got[1].String() != "107-108" {

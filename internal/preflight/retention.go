@@ -26,7 +26,7 @@ type limit struct {
 // retention asks whether what the run reads from the brokers will be there until it has been read. Brokers delete segments whose last record is
 // past retention, so a record is there for at least that long; how much longer is up to the size of their segments.
 func (c *checker) retention() Finding {
-	if !c.captures() {
+	if !c.captures() && !c.tiered() {
 		return Finding{Rule: Retention, State: OK, Text: "nothing is read from the brokers"}
 	}
 	if _, ok := c.Facts.Config["cleanup.policy"]; !ok {
@@ -88,14 +88,18 @@ func (c *checker) local(takes spec.Duration, first limit) Finding {
 func (c *checker) earliest(age, size string) (first limit, unknown string) {
 	first = limit{setting: age, at: math.MaxInt64}
 	for _, p := range c.Plan.Partitions {
-		if len(p.Tail) == 0 {
-			continue
-		}
-		offset := p.Tail[0].First
 		facts, _ := c.Facts.partition(p.Partition)
-		at, timed := c.timeOf(p.Partition, offset, facts)
-		for _, l := range []limit{c.byAge(age, at, timed), c.bySize(size, p, facts, at, timed)} {
-			l.partition, l.offset = p.Partition, offset
+		var limits []limit
+		if from := stored(p); len(from) > 0 && !strings.HasPrefix(age, "local.") {
+			at, timed := c.storedAt(p.Partition, from[0].First)
+			limits = append(limits, c.byAge(age, from[0].First, at, timed))
+		}
+		if from := served(p); len(from) > 0 {
+			at, timed := c.timeOf(p.Partition, from[0].First, facts)
+			limits = append(limits, c.byAge(age, from[0].First, at, timed), c.bySize(size, from[0].First, p, facts, at, timed))
+		}
+		for _, l := range limits {
+			l.partition = p.Partition
 			if l.unknown != "" && unknown == "" {
 				unknown = fmt.Sprintf("partition %d: %s", p.Partition, l.unknown)
 			}
@@ -119,9 +123,9 @@ func (c *checker) value(setting string) int64 {
 	return n
 }
 
-func (c *checker) byAge(setting string, at int64, timed bool) limit {
+func (c *checker) byAge(setting string, offset, at int64, timed bool) limit {
 	ms := c.value(setting)
-	l := limit{setting: fmt.Sprintf("%s=%d (%s)", setting, ms, spec.Duration(min(ms, math.MaxInt64/1000))*spec.Millisecond), at: math.MaxInt64}
+	l := limit{setting: fmt.Sprintf("%s=%d (%s)", setting, ms, spec.Duration(min(ms, math.MaxInt64/1000))*spec.Millisecond), offset: offset, at: math.MaxInt64}
 	switch {
 	case ms < 0:
 	case !timed:
@@ -134,9 +138,9 @@ func (c *checker) byAge(setting string, at int64, timed bool) limit {
 
 // bySize estimates when so much will have been written behind an offset that a log of the size limit no longer has it: from
 // the size of the log, and from how fast records came since.
-func (c *checker) bySize(setting string, p plan.Partition, facts PartitionFacts, at int64, timed bool) limit {
+func (c *checker) bySize(setting string, offset int64, p plan.Partition, facts PartitionFacts, at int64, timed bool) limit {
 	most := c.value(setting)
-	l := limit{setting: fmt.Sprintf("%s=%d (%s)", setting, most, unit.Bytes(max(most, 0))), at: math.MaxInt64}
+	l := limit{setting: fmt.Sprintf("%s=%d (%s)", setting, most, unit.Bytes(max(most, 0))), offset: offset, at: math.MaxInt64}
 	end := p.Tail.Hull().Next
 	switch {
 	case most < 0:
@@ -145,7 +149,7 @@ func (c *checker) bySize(setting string, p plan.Partition, facts PartitionFacts,
 		l.unknown = "the size of its log is not known, and " + l.setting
 		return l
 	}
-	behind := end - p.Tail[0].First
+	behind := end - offset
 	perRecord := float64(facts.Bytes) / float64(end-facts.Start)
 	left := float64(most)/perRecord - float64(behind) // records
 	switch {
@@ -175,10 +179,39 @@ func (c *checker) timeOf(partition int32, offset int64, facts PartitionFacts) (a
 			}
 		}
 	}
+	for _, s := range c.storedSegments(partition) {
+		if s.Latest != nil && s.Offsets.First < offset && min(s.Offsets.Next, offset) > before {
+			before, at, ok = min(s.Offsets.Next, offset), *s.Latest, true
+		}
+	}
 	if f := facts.First; f != nil && f.Offset <= offset && (!ok || f.Offset >= before) {
 		return f.Time, true
 	}
 	return at, ok
+}
+
+// tiered reports whether the run reads anything from tiered storage.
+func (c *checker) tiered() bool {
+	return slices.ContainsFunc(c.Plan.Partitions, func(p plan.Partition) bool { return len(p.Stored) > 0 })
+}
+
+func (c *checker) storedSegments(partition int32) []plan.StoredSegment {
+	for i := range c.Inventory.Stored {
+		if c.Inventory.Stored[i].Partition == partition {
+			return c.Inventory.Stored[i].Segments
+		}
+	}
+	return nil
+}
+
+// storedAt is the record time by which brokers will delete the tiered segment that has an offset: its latest.
+func (c *checker) storedAt(partition int32, offset int64) (at int64, ok bool) {
+	for _, s := range c.storedSegments(partition) {
+		if s.Offsets.Contains(offset) && s.Latest != nil {
+			return *s.Latest, true
+		}
+	}
+	return 0, false
 }
 
 // stamp writes an instant to the second.

@@ -30,7 +30,19 @@ func (c *checker) unknown(r Rule, q Question, what string) Finding {
 
 // captures reports whether the run reads anything from the brokers.
 func (c *checker) captures() bool {
-	return slices.ContainsFunc(c.Plan.Partitions, func(p plan.Partition) bool { return len(p.Tail) > 0 })
+	return slices.ContainsFunc(c.Plan.Partitions, func(p plan.Partition) bool { return len(served(p)) > 0 })
+}
+
+// served are the offsets that brokers are asked for: those of the tail that tiered storage does not have.
+func served(p plan.Partition) plan.Ranges { return p.Tail.Minus(stored(p)) }
+
+// stored are the offsets that are read from tiered storage.
+func stored(p plan.Partition) plan.Ranges {
+	all := make([]plan.Range, len(p.Stored))
+	for i, s := range p.Stored {
+		all[i] = s.Offsets
+	}
+	return plan.RangesOf(all...)
 }
 
 func (c *checker) compacted() Finding {
@@ -42,7 +54,7 @@ func (c *checker) compacted() Finding {
 		return Finding{Rule: Compacted, State: OK, Text: "the topic is not compacted (cleanup.policy=" + policy + ")"}
 	}
 	what := fmt.Sprintf("topic %s is compacted (cleanup.policy=%s): its log keeps the last record of each key", c.topic(), policy)
-	if c.Plan != nil && !c.captures() && len(c.Plan.AcceptedGaps) == 0 {
+	if c.Plan != nil && !c.captures() && !c.tiered() && len(c.Plan.AcceptedGaps) == 0 {
 		return Finding{
 			Rule: Compacted, State: Warn, Text: what + "; the run reads none of it, and no offset of the read range is missing among the segments",
 			Fix: "go on exporting before compaction comes by (min.compaction.lag.ms)",
@@ -61,7 +73,7 @@ func (c *checker) deleted() Finding {
 		if !ok {
 			continue
 		}
-		if lost := p.Tail.Clip(plan.Range{Next: facts.Start}); len(lost) > 0 {
+		if lost := served(p).Clip(plan.Range{Next: facts.Start}); len(lost) > 0 {
 			gone = append(gone, fmt.Sprintf("partition %d: the offsets %s, which the log now starts behind, at %d", p.Partition, lost, facts.Start))
 		}
 	}
@@ -96,10 +108,10 @@ func (c *checker) transactions() Finding {
 	later := 0
 	for _, p := range c.Plan.Partitions {
 		facts, ok := c.Facts.partition(p.Partition)
-		if !ok || len(p.Tail) == 0 {
+		if !ok || len(served(p)) == 0 {
 			continue
 		}
-		end := p.Tail.Hull().Next
+		end := served(p).Hull().Next
 		var who []string
 		for _, t := range facts.Open {
 			if t.Since >= end {
