@@ -72,7 +72,7 @@ func TestServerAccess(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			pinned, errPin := Pin(timeoutOf(t, time.Minute), access, l.name, PinOptions{})
+			pinned, errPin := Pin(minute(t), access, l.name, PinOptions{})
 			tookPin := time.Since(began)
 			if test.refusal == "" {
 				if errPin != nil {

@@ -37,7 +37,7 @@ func (l *live) partition0(t *testing.T) kmsg.MetadataResponseTopicPartition {
 
 // A replica that has everything takes over: nothing is lost, and nothing is noticed.
 func liveLeaderKilled(t *testing.T, k *kafkaenv.Cluster) {
-	l := filled(t, k, 3, nil)
+	l := filled(t, k, 3)
 	opts := l.options(l.pin(t))
 	opts.Patience = time.Minute
 	leader := l.partition0(t).Leader

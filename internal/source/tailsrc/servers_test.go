@@ -152,7 +152,7 @@ func (l *live) transact(t *testing.T, cl *kgo.Client, commit kgo.TransactionEndT
 
 func (l *live) pin(t *testing.T) Pinned {
 	t.Helper()
-	pinned, err := Pin(timeoutOf(t, time.Minute), brokers.At(l.k.Addrs()...), l.name, PinOptions{})
+	pinned, err := Pin(minute(t), brokers.At(l.k.Addrs()...), l.name, PinOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +169,9 @@ func (l *live) options(pinned Pinned) CaptureOptions {
 	}
 }
 
-func timeoutOf(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+// minute is a context with a time limit that no test comes near.
+func minute(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -178,7 +179,7 @@ func timeoutOf(t *testing.T, d time.Duration) context.Context {
 // captureIn is Capture with a time limit, which is also on how long a refusal takes.
 func captureIn(t *testing.T, opts CaptureOptions) ([]plan.Segment, error) {
 	t.Helper()
-	return Capture(timeoutOf(t, time.Minute), opts)
+	return Capture(minute(t), opts)
 }
 
 // onFirstSegment runs do once a first segment is written.
@@ -353,15 +354,15 @@ func liveCompacted(t *testing.T, k *kafkaenv.Cluster) {
 }
 
 // filled is a topic whose first thousand records take several answers of the brokers.
-func filled(t *testing.T, k *kafkaenv.Cluster, copies int16, config map[string]string) *live {
+func filled(t *testing.T, k *kafkaenv.Cluster, copies int16) *live {
 	t.Helper()
-	l := newLive(t, k, copies, config)
+	l := newLive(t, k, copies, nil)
 	l.send(t, k.Client(t, kgo.ProducerBatchCompression(kgo.NoCompression())), 4000, count(0, 1000)...)
 	return l
 }
 
 func liveDeleted(t *testing.T, k *kafkaenv.Cluster) {
-	l := filled(t, k, 1, nil)
+	l := filled(t, k, 1)
 	opts := l.options(l.pin(t))
 	onFirstSegment(&opts, func() { l.deleteRecords(t, 900) })
 	_, err := captureIn(t, opts)
@@ -381,7 +382,7 @@ func liveDeleted(t *testing.T, k *kafkaenv.Cluster) {
 }
 
 func liveRecreated(t *testing.T, k *kafkaenv.Cluster) {
-	l := filled(t, k, 1, nil)
+	l := filled(t, k, 1)
 	opts := l.options(l.pin(t))
 	onFirstSegment(&opts, func() {
 		l.remove(t)
@@ -399,7 +400,7 @@ func liveRecreated(t *testing.T, k *kafkaenv.Cluster) {
 }
 
 func liveTopicDeleted(t *testing.T, k *kafkaenv.Cluster) {
-	l := filled(t, k, 1, nil)
+	l := filled(t, k, 1)
 	opts := l.options(l.pin(t))
 	onFirstSegment(&opts, func() { l.remove(t) })
 	_, err := captureIn(t, opts)
@@ -527,7 +528,7 @@ func liveCodecs(t *testing.T, k *kafkaenv.Cluster) {
 
 // A broker that crashes in the middle and comes back is an outage, no more.
 func liveRestart(t *testing.T, k *kafkaenv.Cluster) {
-	l := filled(t, k, 1, nil)
+	l := filled(t, k, 1)
 	opts := l.options(l.pin(t))
 	opts.Patience = time.Minute
 	back := make(chan struct{})
@@ -545,7 +546,7 @@ func liveRestart(t *testing.T, k *kafkaenv.Cluster) {
 
 // A partition that is added while a run reads holds records that the plan knows nothing of, and moves keys from one partition to another.
 func livePartitionAdded(t *testing.T, k *kafkaenv.Cluster) {
-	l := filled(t, k, 1, nil)
+	l := filled(t, k, 1)
 	opts := l.options(l.pin(t))
 	onFirstSegment(&opts, func() {
 		topic := kmsg.NewCreatePartitionsRequestTopic()

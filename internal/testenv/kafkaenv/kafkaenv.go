@@ -341,7 +341,7 @@ func (c *Cluster) ready(t testing.TB, brokers int) {
 
 // sees returns how many brokers a node says there are; 0 if it does not answer.
 func (n *node) sees() int {
-	conn, err := net.DialTimeout("tcp", n.addr(plainText), time.Second) // so that the client is not asked in vain, which takes it longer
+	conn, err := net.DialTimeout("tcp", n.addr(plainText), time.Second) //nolint:noctx // it is bounded; so that the client is not asked in vain, which takes it longer
 	if err != nil {
 		return 0
 	}
@@ -407,7 +407,7 @@ func port(t testing.TB, taken map[int]bool) int {
 		if taken[p] {
 			continue
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p)) //nolint:noctx // it does not wait
 		if err != nil {
 			continue
 		}
