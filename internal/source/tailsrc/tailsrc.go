@@ -5,8 +5,8 @@
 // It joins no consumer group and commits and resets nothing: it asks for offsets by number, and is done when
 // the position passes the end of the range, whether there is a record or not (a
 // transaction marker, a compacted record). A log that is no longer what was pinned
-// (records deleted, log truncated, topic recreated) is [ErrChanged], never a shorter
-// result. Only committed records are captured.
+// (records deleted, topic recreated, partition added, log truncated, even where it was filled again) is [ErrChanged], never a shorter
+// result, or one of two logs. Only committed records are captured.
 package tailsrc
 
 import (
