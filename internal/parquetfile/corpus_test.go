@@ -38,6 +38,9 @@ func readWhole(data []byte, name string) (o outcome) {
 		o.duration = time.Since(start)
 	}()
 	f, err := Open(bytes.NewReader(data), int64(len(data)), name)
+	if err == nil {
+		f, err = ruled(f)
+	}
 	if err != nil {
 		o.err = err
 		return o
@@ -72,7 +75,7 @@ func readWhole(data []byte, name string) (o outcome) {
 }
 
 // Each file of the corpus is read whole, or refused by an error that names
-// file and reason; without a panic, without end and within bounds.
+// file and reason; without a panic, without end and within bounds. Rules are declared for what needs them. (Values are compared in package peers.)
 func TestCorpus(t *testing.T) {
 	root := testenv.Shared(t, "HINDCAST_PARQUET_CORPUS", "parquet-corpus")
 	counts := map[string]int{}

@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
+
 	"hindcast/internal/record"
 	"hindcast/internal/testenv"
 )
@@ -25,6 +29,9 @@ func FuzzRead(f *testing.F) {
 	f.Add(writeFile(f, schema, WriterOptions{RowGroupRows: 15}, b))
 	f.Add(writeFile(f, schema, WriterOptions{Encodings: map[string]Encoding{"z_string": Delta, "a_string": Plain, "a_int64": Delta}}, b))
 	f.Add([]byte("PAR1PAR1"))
+	for _, data := range ruledFiles(f) {
+		f.Add(data)
+	}
 	if dir := filepath.Join(testenv.Root(f), "..", "shared", "parquet-corpus", "parquet-testing"); testenv.Full() {
 		_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if err != nil {
@@ -42,6 +49,47 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { mustBehave(t, data) })
 }
 
+// ruledFiles has a file for each way in which values are read by a rule.
+func ruledFiles(t testing.TB) (files [][]byte) {
+	numbers := make([]parquet.Value, 25)
+	for i := range numbers {
+		numbers[i] = parquet.FixedLenByteArrayValue([]byte{byte(i), 2, 3, 4, 5, 6, 7, 8, 9})
+	}
+	decimal := parquet.Decimal(3, 20, parquet.FixedLenByteArrayType(9))
+	files = append(files, oneColumn(t, decimal, numbers), oneColumn(t, parquet.Encoded(decimal, &parquet.RLEDictionary), numbers))
+	for i := range numbers {
+		numbers[i] = parquet.Int96Value(deprecated.Int96{uint32(i), 5, 2_440_000})
+	}
+	files = append(files, oneColumn(t, parquet.Leaf(parquet.Int96Type), numbers))
+	for i := range numbers {
+		numbers[i] = parquet.Int64Value(int64(i) * 77_777_777_777)
+	}
+	data := oneColumn(t, parquet.TimestampAdjusted(parquet.Nanosecond, false), numbers)
+	files = append(files, data, oneColumn(t, parquet.Decimal(3, 18, parquet.Int64Type), numbers), oneColumn(t, parquet.Uint(64), numbers))
+	return append(files, refooted(t, data, func(m *format.FileMetaData) { m.RowGroups[0].Columns[0].MetaData.Codec = format.Lz4 }))
+}
+
+// ruled declares for each column of f what lets it be read: decimals at their own scale, or as text where they are wide.
+func ruled(f *File) (*File, error) {
+	rules := map[string]Rule{}
+	for _, name := range f.Columns() {
+		s, _ := f.Stored(name)
+		r := Rule{INT96: s.Type == "INT96"}
+		if s.Local || s.Type == "INT96" && len(rules)%2 == 1 {
+			r.Zone = time.UTC
+		}
+		switch {
+		case s.Annotation == "DECIMAL" && s.Precision <= MaxScale:
+			own := min(max(s.Scale, 0), MaxScale)
+			r.Scale = &own
+		case s.Annotation == "DECIMAL" || s.Annotation == "INTEGER":
+			r.Text = true
+		}
+		rules[name] = r
+	}
+	return f.WithRules(rules)
+}
+
 // mustBehave reads data, at most 2,000 batches of it.
 func mustBehave(t testing.TB, data []byte) {
 	t.Helper()
@@ -50,6 +98,9 @@ func mustBehave(t testing.TB, data []byte) {
 	start := time.Now()
 	err := func() error {
 		f, err := Open(bytes.NewReader(data), int64(len(data)), "fuzz.parquet")
+		if err == nil {
+			f, err = ruled(f)
+		}
 		if err != nil {
 			return err
 		}
@@ -108,6 +159,13 @@ func TestReadOfDamagedFiles(t *testing.T) {
 			bad = bad[:rng.IntN(len(bad))]
 		}
 		mustBehave(t, bad)
+	}
+	for _, data := range ruledFiles(t) {
+		for range n / 20 {
+			bad := bytes.Clone(data)
+			bad[rng.IntN(len(bad))] = byte(rng.Uint32())
+			mustBehave(t, bad)
+		}
 	}
 	// Checksums hide most of a page's own damage: without them, decoders see it.
 	for range n {

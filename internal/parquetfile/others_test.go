@@ -171,14 +171,26 @@ func TestCorpusValues(t *testing.T) {
 	if text := strings.NewReplacer("|", "", "null", "n").Replace(strings.Join(got, "")); len(text) != 68 || text != booleans {
 		t.Errorf("booleans: %s", text)
 	}
-	// LZ4_RAW pages that compress well, which the library reads as empty.
-	data, err = os.ReadFile(filepath.Join(dir, "lz4_raw_compressed_larger.parquet"))
-	if err != nil {
-		t.Fatal(err)
+	// LZ4_RAW pages that compress well, which the library reads as empty (P1), and the same in Hadoop's framing (R1).
+	for _, name := range []string{"lz4_raw_compressed_larger.parquet", "hadoop_lz4_compressed_larger.parquet"} {
+		if data, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		got = readRows(t, data, ReadOptions{})
+		if len(got) != 10_000 || got[0] != `|"c7ce6bef-d5b0-4863-b199-8ea8c7fb117b"` || got[9999] != `|"85440778-460a-41ac-aa2e-ac3ee41696bf"` {
+			t.Errorf("%s: %d strings from %s to %s", name, len(got), got[0], got[len(got)-1])
+		}
 	}
-	got = readRows(t, data, ReadOptions{})
-	if len(got) != 10_000 || got[0] != `|"c7ce6bef-d5b0-4863-b199-8ea8c7fb117b"` || got[9999] != `|"85440778-460a-41ac-aa2e-ac3ee41696bf"` {
-		t.Errorf("%d strings from %s to %s", len(got), got[0], got[len(got)-1])
+	// One table in three framings.
+	bits := func(f float64) string { return fmt.Sprintf("%x", math.Float64bits(f)) }
+	want := []string{
+		`|1593604800|"abc"|` + bits(42), `|1593604800|"def"|` + bits(7.7), `|1593604801|"abc"|` + bits(42.125), `|1593604801|"def"|` + bits(7.7),
+	}
+	for _, name := range []string{"lz4_raw_compressed.parquet", "hadoop_lz4_compressed.parquet", "non_hadoop_lz4_compressed.parquet"} {
+		if data, err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		equalRows(t, readRows(t, data, ReadOptions{}), want)
 	}
 }
 

@@ -1,15 +1,22 @@
 package column
 
 import (
+	"bytes"
+	"io"
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata" // of zones, wherever the tests run
 
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/pierrec/lz4/v4"
 
@@ -294,5 +301,38 @@ func TestBitPackedLevels(t *testing.T) {
 	}
 	if err != nil || present != 4 || got.String() != "tfttfffft" {
 		t.Error(got.String(), present, err)
+	}
+}
+
+// P12: what inflates past what its page states is refused, and costs no more than that.
+func TestBombsAreNotInflated(t *testing.T) {
+	zeros := make([]byte, 64<<20)
+	var gz, br bytes.Buffer
+	for w, out := range map[io.WriteCloser]*bytes.Buffer{gzip.NewWriter(&gz): &gz, brotli.NewWriterLevel(&br, 3): &br} {
+		if _, err := w.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(out.Len(), err)
+		}
+	}
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := make([]byte, lz4.CompressBlockBound(len(zeros)))
+	raw = raw[:bare(t, raw, zeros)]
+	for codec, data := range map[format.CompressionCodec][]byte{
+		format.Gzip: gz.Bytes(), format.Brotli: br.Bytes(), format.Zstd: enc.EncodeAll(zeros, nil), format.Snappy: snappy.Encode(nil, zeros),
+		format.Lz4Raw: raw, format.Lz4: hadoop(t, zeros, len(zeros), len(zeros)),
+	} {
+		var codecs Codecs
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := codecs.decode(codec, nil, data, 1000)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; err == nil || n > 20<<20 {
+			t.Errorf("%v: %d bytes for a page of 1,000: %v; %d MiB allocated", codec, len(data), err, n>>20)
+		}
 	}
 }
