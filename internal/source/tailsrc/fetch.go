@@ -34,6 +34,7 @@ type fetcher struct {
 	// What is known of the log from when it was pinned, for it to be the same: nil and 0 where nothing is.
 	pinned     *plan.Tail
 	partitions int
+	held       bool // the log is known to have records of the pinned epoch
 
 	id      [16]byte
 	leader  int32 // -1: not known
