@@ -11,6 +11,8 @@ import (
 	"hindcast/internal/plan"
 	"hindcast/internal/source"
 	"hindcast/internal/source/tailsrc"
+	"hindcast/internal/source/tieredsrc"
+	"hindcast/internal/spec"
 )
 
 type captureIn struct {
@@ -30,7 +32,7 @@ type captured struct {
 
 func capturedKey(partition int32) string { return fmt.Sprintf("captured/%d.json", partition) }
 
-// capture reads the tail of one topic partition from the brokers, up to its pinned end, into segments of the run.
+// capture reads what a plan has of one topic partition in tiered storage, and the tail from the brokers up to its pinned end, into segments of the run.
 func (e *Env) capture(ctx context.Context, in captureIn) (captureOut, error) {
 	r, j, err := e.begun(ctx, in.Run)
 	if err != nil {
@@ -63,26 +65,47 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 	if err != nil {
 		return captured{}, err
 	}
-	access, err := e.Brokers(ctx, r.Spec.Source.Tail, r.Spec.Source.Topic)
-	if err != nil {
-		return captured{}, err
-	}
 	registry, err := e.runRegistry(r.Spec, in.Run)
 	if err != nil {
 		return captured{}, err
 	}
+	src := r.Spec.Source
+	format := spec.JSON
+	switch {
+	case src.Segments.Tiered != nil:
+		format = src.Segments.Tiered.Value
+	case src.Tail != nil:
+		format = src.Tail.Value
+	}
+	opts := tailsrc.CaptureOptions{
+		Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, Partitions: len(p.Plan.Partitions),
+		Schema: columns, EventTime: src.Event.Time, Payload: payload.OptionsOf(src, format, registry),
+		Store: e.runStore(in.Run), Prefix: "captured",
+	}
 	var c captured
-	for _, tp := range p.Plan.Partitions {
+	for i := range p.Plan.Partitions {
+		tp := &p.Plan.Partitions[i]
 		if tp.Partition != in.Partition {
 			continue
 		}
-		for _, rng := range tp.Tail {
-			segments, err := tailsrc.Capture(ctx, tailsrc.CaptureOptions{
-				Brokers: access, Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, From: rng.First, To: rng.Next,
-				Pinned: tp.Broker, Partitions: len(p.Plan.Partitions),
-				Schema: columns, EventTime: r.Spec.Source.Event.Time, Payload: payload.OptionsOf(r.Spec.Source, r.Spec.Source.Tail.Value, registry),
-				Store: e.runStore(in.Run), Prefix: "captured",
-			})
+		// What the brokers are about to go on with must be the log that tiered storage has the beginning of.
+		if err := e.continues(ctx, src, p.Plan, tp); err != nil {
+			return captured{}, inputError(err)
+		}
+		for _, sr := range tp.Stored {
+			segments, err := e.captureStored(ctx, src, p.Plan, in.Partition, sr, opts)
+			if err != nil {
+				return captured{}, inputError(err)
+			}
+			c.Segments = append(c.Segments, segments...)
+		}
+		for _, rng := range tp.FromBrokers() {
+			opts := opts
+			opts.From, opts.To, opts.Pinned = rng.First, rng.Next, tp.Broker
+			if opts.Brokers, err = e.Brokers(ctx, src.Tail, src.Topic); err != nil {
+				return captured{}, err
+			}
+			segments, err := tailsrc.Capture(ctx, opts)
 			if err != nil {
 				return captured{}, inputError(err)
 			}
@@ -94,7 +117,7 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 
 // inputError names an error of reading input that has a class of its own.
 func inputError(err error) error {
-	if errors.Is(err, source.ErrChanged) || errors.Is(err, tailsrc.ErrChanged) {
+	if errors.Is(err, source.ErrChanged) || errors.Is(err, tailsrc.ErrChanged) || errors.Is(err, tieredsrc.ErrChanged) {
 		return &Error{InputChanged, fmt.Errorf("%w; what the plan pinned is gone: start a new run", err)}
 	}
 	return err

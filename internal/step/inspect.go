@@ -23,6 +23,9 @@ func (e *Env) Inspect(ctx context.Context, name string) (plan.Inspection, error)
 		}
 		inv.Notes = append(inv.Notes, "what the brokers have is not known: "+err.Error())
 	}
+	if _, err := e.stored(ctx, s.Source, &inv); err != nil {
+		return plan.Inspection{}, err
+	}
 	in, err := plan.Inspect(s, inv)
 	if err != nil {
 		return plan.Inspection{}, &Error{PlanRefused, err}

@@ -231,9 +231,12 @@ func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s
 
 func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, columns record.Schema) (source.Reader, error) {
 	src := p.Spec.Source.Segments
-	segments, err := l.env.Open(ctx, l.env.Locate(src.Parquet))
-	if err != nil {
-		return nil, fmt.Errorf("open segments: %w", err)
+	segments := l.store // of tiered storage, all is captured
+	if src.Tiered == nil {
+		var err error
+		if segments, err = l.env.Open(ctx, l.env.Locate(src.Parquet)); err != nil {
+			return nil, fmt.Errorf("open segments: %w", err)
+		}
 	}
 	registry, err := l.env.runRegistry(p.Spec, l.request.Run)
 	if err != nil {
