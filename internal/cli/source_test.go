@@ -290,7 +290,8 @@ func TestBarsShowWhatIsMissing(t *testing.T) {
 	}
 	const end = int64(1) << 62
 	cover := []plan.Stretch{
-		{Offsets: plan.Range{First: 0, Next: end / 2}, By: plan.ByExact}, {Offsets: plan.Range{First: end / 2, Next: end/2 + 1}, By: plan.ByGap},
+		{Offsets: plan.Range{First: 0, Next: end / 2}, By: plan.ByExact},
+		{Offsets: plan.Range{First: end / 2, Next: end/2 + 1}, By: plan.ByGap},
 		{Offsets: plan.Range{First: end/2 + 1, Next: end}, By: plan.ByBrokers},
 	}
 	if got, want := bar(cover, end), strings.Repeat("█", 30)+"·"+strings.Repeat("░", 29); got != want {

@@ -209,6 +209,27 @@ func TestRestartedExportsOverlapAndGapsAreNamed(t *testing.T) {
 	sameRows(t, rowsOf(t, mem, s, p), log(300))
 }
 
+// Without offsets such exports are told apart from whole ones by their rows, and nothing of them is guessed.
+func TestRestartedExportsWithoutOffsetsAreRefused(t *testing.T) {
+	mem := memblob.New()
+	for _, r := range []plan.Range{{First: 0, Next: 100}, {First: 50, Next: 150}, {First: 200, Next: 300}} {
+		sourcetest.Put(t, mem, sourcetest.Key(0, r.First), export(t, sourcetest.Events(0, plan.Ranges{r}), nil, offsetColumn, partitionColumn))
+	}
+	s := sourceOf(spec.KafkaConnect)
+	listing, _, err := planned(t, mem, s)
+	if err == nil || !strings.Contains(err.Error(), "0:0-200, 0:300-") || !strings.Contains(err.Error(), "100 rows, more than the 50 offsets 0-50 that names give it") {
+		t.Fatal(err)
+	}
+	if why := listing.Segments[1].Why; !strings.Contains(why, "100 rows for the 150 offsets 50-200") {
+		t.Error(why)
+	}
+	// What the brokers still have is taken from them, and what names prove is not.
+	_, p, err := planned(t, mem, s, plan.Tail{Start: 0, End: 320})
+	if err != nil || p.Partitions[0].Tail.String() != "0-320" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // A hung task wrote a shorter object over a longer one, under the same key, when offsets had moved on.
 func TestAShorterObjectUnderTheSameKeyLeavesAGap(t *testing.T) {
 	for _, bare := range []bool{false, true} {
