@@ -27,6 +27,7 @@ const (
 	AskConfig    Question = "config"    // DescribeConfigs
 	AskOffsets   Question = "offsets"   // ListOffsets: where the log starts, and how far it is decided
 	AskTimes     Question = "times"     // ListOffsets by time
+	AskNeeded    Question = "needed"    // Fetch of what is read first
 	AskSizes     Question = "sizes"     // DescribeLogDirs
 	AskProducers Question = "producers" // DescribeProducers
 	AskAborted   Question = "aborted"   // Fetch
@@ -38,6 +39,8 @@ type PartitionFacts struct {
 	Start, Stable int64
 	// First is the first record of the log, Latest the one with the greatest record time; nil where there is none or it is not known.
 	First, Latest *Stamp
+	// Needed is the first record that is read from the brokers, or one that was sent with it; nil where it is not known.
+	Needed *Stamp
 	// Bytes is the size of the log on its leader; 0 where it is not known.
 	Bytes int64
 	// Open are the transactions that are open now, as far as it is known.

@@ -198,6 +198,15 @@ func TestRules(t *testing.T) {
 				in.Facts.Partitions[0].First.Time = now - 8*day
 			},
 		},
+		{ // a partition that is seldom written to: what was exported last is old, and what follows is not
+			name: "retention goes by the record itself where the brokers gave it", rule: Retention, state: OK,
+			change: func(in *Input) {
+				config("retention.ms", "172800000")(in)
+				for p := range in.Facts.Partitions {
+					in.Facts.Partitions[p].Needed = &Stamp{100, now - hour}
+				}
+			},
+		},
 		{name: "retention: not allowed to ask", rule: Retention, change: denied(AskConfig), state: Unknown},
 		{name: "retention: nothing to capture", rule: Retention, change: noCapture, state: OK, says: "nothing is read from the brokers"},
 		{
@@ -412,6 +421,14 @@ func TestParseRules(t *testing.T) {
 	}
 	if _, err := ParseRules([]string{"compaction"}); err == nil || !strings.Contains(err.Error(), `"compaction" is no finding of the preflight: they are compacted, deleted`) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestNeededIsWhatBrokersAreAskedForFirst(t *testing.T) {
+	in := healthy()
+	tiered(&in)
+	if got := Needed(in.Plan); len(got) != 2 || got[0] != 100 || got[1] != 105 {
+		t.Errorf("%v", got)
 	}
 }
 

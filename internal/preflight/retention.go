@@ -165,9 +165,12 @@ func (c *checker) bySize(setting string, offset int64, p plan.Partition, facts P
 	return l
 }
 
-// timeOf is a record time that the record at an offset is not much older than: that of the last exported row group before it, or
-// that of the first record that the log has.
+// timeOf is a record time that the record at an offset is not much older than: its own, where the brokers were asked for it, or that of the last exported
+// row group before it, or that of the first record that the log has.
 func (c *checker) timeOf(partition int32, offset int64, facts PartitionFacts) (at int64, ok bool) {
+	if n := facts.Needed; n != nil && n.Offset == offset {
+		return n.Time, true
+	}
 	before := int64(-1)
 	for _, s := range c.Inventory.Segments {
 		if s.Partition != partition || s.Quality == plan.Unknown {
@@ -217,6 +220,17 @@ func (c *checker) storedAt(partition int32, offset int64) (at int64, ok bool) {
 // stamp writes an instant to the second.
 func stamp(t int64) string {
 	return spec.FormatInstant(t - t%int64(spec.Second))
+}
+
+// Needed lists, by partition, the first offset that the plan reads from the brokers.
+func Needed(p *plan.Plan) map[int32]int64 {
+	out := map[int32]int64{}
+	for _, part := range p.Partitions {
+		if from := served(part); len(from) > 0 {
+			out[part.Partition] = from[0].First
+		}
+	}
+	return out
 }
 
 // Search lists, by partition, the offsets that no exported segment has beside those that the plan reads of segments: a transaction's marker may

@@ -104,6 +104,9 @@ func TestServerAnswers(t *testing.T) {
 	if !slices.Equal(p.Aborted, []int64{4}) || p.Searched.String() != "5-7,8-10" {
 		t.Errorf("aborted are %v, of %v", p.Aborted, p.Searched)
 	}
+	if want := (preflight.Stamp{Offset: 1, Time: 300_000_000}); p.Needed == nil || *p.Needed != want {
+		t.Errorf("what is read first is of %v, want %v", p.Needed, want)
+	}
 	if empty := f.Partitions[1]; empty.First != nil || empty.Latest != nil || empty.Stable != 0 {
 		t.Errorf("the empty partition is %+v", empty)
 	}

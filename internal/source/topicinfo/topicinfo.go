@@ -20,6 +20,7 @@ import (
 
 	"hindcast/internal/plan"
 	"hindcast/internal/preflight"
+	"hindcast/internal/source/logbatch"
 )
 
 const (
@@ -37,9 +38,14 @@ var settings = []string{
 	"remote.storage.enable", "local.retention.ms", "local.retention.bytes",
 }
 
-// Gather asks about the first partitions of a topic. Search has, by partition, offsets in which to look for the ends of aborted transactions. The
-// client stays the caller's. The only error is the context's.
-func Gather(ctx context.Context, cl *kgo.Client, topic string, partitions int, search map[int32]plan.Ranges) (preflight.Facts, error) {
+// Look says, by partition, where to look into the log itself.
+type Look struct {
+	Needed map[int32]int64       // the first offset that is to be read: of when is it?
+	Search map[int32]plan.Ranges // do aborted transactions end there, or behind?
+}
+
+// Gather asks about the first partitions of a topic. The client stays the caller's. The only error is the context's.
+func Gather(ctx context.Context, cl *kgo.Client, topic string, partitions int, look Look) (preflight.Facts, error) {
 	g := gatherer{cl: cl, topic: topic, facts: preflight.Facts{
 		Asked: true, Partitions: make([]preflight.PartitionFacts, partitions), NotKnown: map[preflight.Question]string{},
 	}}
@@ -50,8 +56,11 @@ func Gather(ctx context.Context, cl *kgo.Client, topic string, partitions int, s
 		g.ask(ctx, preflight.AskSizes, g.sizes)
 	}
 	g.ask(ctx, preflight.AskProducers, g.producers)
-	if len(search) > 0 {
-		g.ask(ctx, preflight.AskAborted, func(ctx context.Context) error { return g.aborted(ctx, search) })
+	if len(look.Needed) > 0 {
+		g.ask(ctx, preflight.AskNeeded, func(ctx context.Context) error { return g.needed(ctx, look.Needed) })
+	}
+	if len(look.Search) > 0 {
+		g.ask(ctx, preflight.AskAborted, func(ctx context.Context) error { return g.aborted(ctx, look.Search) })
 	}
 	if err := ctx.Err(); err != nil {
 		return preflight.Facts{}, fmt.Errorf("ask the brokers about topic %s: %w", topic, err)
@@ -326,11 +335,13 @@ func (g *gatherer) abortedOf(ctx context.Context, leader int32, id [16]byte, p i
 	var found []plan.Range
 	for _, o := range at[max(0, len(at)-searches):] {
 		if o < f.Stable { // nothing that is decided lies at the end
-			aborted, err := g.fetch(ctx, leader, id, p, o)
+			got, err := g.fetch(ctx, leader, id, p, o)
 			if err != nil {
 				return err
 			}
-			f.Aborted = append(f.Aborted, aborted...)
+			for _, a := range got.AbortedTransactions {
+				f.Aborted = append(f.Aborted, a.FirstOffset)
+			}
 		}
 		found = append(found, plan.Range{First: o, Next: o + 1})
 	}
@@ -340,8 +351,40 @@ func (g *gatherer) abortedOf(ctx context.Context, leader int32, id [16]byte, p i
 	return nil
 }
 
-// fetch returns where aborted transactions begin that end at an offset or behind.
-func (g *gatherer) fetch(ctx context.Context, leader int32, id [16]byte, p int32, offset int64) ([]int64, error) {
+// needed asks for the batch that an offset lies in. Its header has the greatest of its record times.
+func (g *gatherer) needed(ctx context.Context, first map[int32]int64) error {
+	leaders, id, err := g.leaders(ctx)
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.SetLimit(fetches)
+	for p := range g.facts.Partitions {
+		n, f := int32(p), &g.facts.Partitions[p] //nolint:gosec // Kafka counts them so
+		offset, wanted := first[n]
+		if !wanted || offset >= f.Stable { // nothing that is decided lies at the end
+			continue
+		}
+		group.Go(func() error {
+			got, err := g.fetch(ctx, leaders[n], id, n, offset)
+			var h logbatch.Header
+			if err == nil {
+				h, err = logbatch.Parse(got.RecordBatches)
+			}
+			if err != nil {
+				return fmt.Errorf("partition %d: %w", n, err)
+			}
+			if h.MaxTimestamp >= 0 {
+				f.Needed = &preflight.Stamp{Offset: offset, Time: h.MaxTimestamp * 1000}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// fetch returns the batch that an offset lies in, and where aborted transactions begin that end at the offset or behind.
+func (g *gatherer) fetch(ctx context.Context, leader int32, id [16]byte, p int32, offset int64) (*kmsg.FetchResponseTopicPartition, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 1000, 1, 1<<20
 	req.IsolationLevel, req.SessionEpoch = 1, -1
@@ -364,11 +407,7 @@ func (g *gatherer) fetch(ctx context.Context, leader int32, id [16]byte, p int32
 	case len(resp.Topics[0].Partitions[0].RecordBatches) == 0:
 		return nil, fmt.Errorf("the broker returned nothing at offset %d", offset)
 	}
-	var out []int64
-	for _, a := range resp.Topics[0].Partitions[0].AbortedTransactions {
-		out = append(out, a.FirstOffset)
-	}
-	return out, nil
+	return &resp.Topics[0].Partitions[0], nil
 }
 
 // leaders asks who leads the partitions. One without a leader has -1.

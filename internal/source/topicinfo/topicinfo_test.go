@@ -67,7 +67,7 @@ func gather(t *testing.T, cl *kgo.Client, search map[int32]plan.Ranges) prefligh
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	f, err := Gather(ctx, cl, topic, 2, search)
+	f, err := Gather(ctx, cl, topic, 2, Look{Needed: map[int32]int64{0: 1}, Search: search})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +116,9 @@ func TestGather(t *testing.T) {
 	if !slices.Equal(p.Aborted, []int64{4}) || p.Searched.String() != "4-6,7-9" {
 		t.Errorf("aborted are %v, of %v", p.Aborted, p.Searched)
 	}
+	if want := (preflight.Stamp{Offset: 1, Time: 300_000_000}); p.Needed == nil || *p.Needed != want {
+		t.Errorf("what is read first is of %v, want %v", p.Needed, want)
+	}
 	if empty := f.Partitions[1]; !reflect.DeepEqual(empty, preflight.PartitionFacts{}) {
 		t.Errorf("the empty partition is %+v", empty)
 	}
@@ -153,7 +156,7 @@ func TestWhatIsNotAnsweredIsNotKnown(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Gather(ctx, cl, topic, 2, nil); err == nil {
+	if _, err := Gather(ctx, cl, topic, 2, Look{}); err == nil {
 		t.Error("gathered, though interrupted")
 	}
 }
