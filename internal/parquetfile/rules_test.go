@@ -69,8 +69,6 @@ func read(t testing.TB, data []byte, rule Rule) ([]string, record.Field, error) 
 	}
 }
 
-func scale(n int) *int { return &n }
-
 // R5: one logical column, stored as each physical type and with another scale in each segment, gives the same integers.
 func TestDecimalsOfAnyTypeAreReadAtTheDeclaredScale(t *testing.T) {
 	bytesOf := func(v int64, n int) []byte {
@@ -101,7 +99,7 @@ func TestDecimalsOfAnyTypeAreReadAtTheDeclaredScale(t *testing.T) {
 	} {
 		for _, node := range []parquet.Node{node, parquet.Encoded(node, &parquet.RLEDictionary)} {
 			data := oneColumn(t, node, values[i])
-			got, field, err := read(t, data, Rule{Scale: scale(3)})
+			got, field, err := read(t, data, Rule{Scale: new(3)})
 			if err != nil || field.Kind != record.Int64 {
 				t.Fatalf("%v: %v, %v", node, field, err)
 			}
@@ -110,7 +108,7 @@ func TestDecimalsOfAnyTypeAreReadAtTheDeclaredScale(t *testing.T) {
 				t.Errorf("%v without a scale: %v", node, err)
 			}
 			// 23.4 has no whole number of units.
-			_, _, err = read(t, data, Rule{Scale: scale(0)})
+			_, _, err = read(t, data, Rule{Scale: new(0)})
 			var e *Error
 			if !errors.As(err, &e) || e.Column != "c" || e.RowGroup != 0 || !strings.Contains(err.Error(), "places") {
 				t.Errorf("%v at scale 0: %v", node, err)
@@ -125,7 +123,7 @@ func TestDecimalsPastInt64AreRefusedOrText(t *testing.T) {
 	u := new(big.Int).Add(v, new(big.Int).Lsh(big.NewInt(1), 128))
 	data := oneColumn(t, parquet.Optional(parquet.Decimal(5, 38, parquet.FixedLenByteArrayType(16))),
 		[]parquet.Value{parquet.FixedLenByteArrayValue(u.FillBytes(make([]byte, 16))), parquet.NullValue()})
-	if _, _, err := read(t, data, Rule{Scale: scale(5)}); err == nil || !strings.Contains(err.Error(), "does not fit 64 bits; it can be read as text") {
+	if _, _, err := read(t, data, Rule{Scale: new(5)}); err == nil || !strings.Contains(err.Error(), "does not fit 64 bits; it can be read as text") {
 		t.Error(err)
 	}
 	got, field, err := read(t, data, Rule{Text: true})
@@ -142,10 +140,10 @@ func TestDecimalsPastInt64AreRefusedOrText(t *testing.T) {
 	if got, _, err := read(t, buf.Bytes(), Rule{Text: true}); err != nil || !slices.Equal(got, []string{`|"18446744073709551615"`, `|"7"`}) {
 		t.Error(got, err)
 	}
-	if _, _, err := read(t, data, Rule{Text: true, Scale: scale(1)}); err == nil {
+	if _, _, err := read(t, data, Rule{Text: true, Scale: new(1)}); err == nil {
 		t.Error("a scale and text were both declared, and it was read")
 	}
-	if _, _, err := read(t, data, Rule{Scale: scale(19)}); err == nil || !strings.Contains(err.Error(), "scales are 0 to 18") {
+	if _, _, err := read(t, data, Rule{Scale: new(19)}); err == nil || !strings.Contains(err.Error(), "scales are 0 to 18") {
 		t.Error(err)
 	}
 }
@@ -162,7 +160,7 @@ func TestAScaleForWhatIsNoDecimalIsRefused(t *testing.T) {
 		default:
 			v = parquet.ByteArrayValue([]byte("5"))
 		}
-		if _, _, err := read(t, oneColumn(t, parquet.Leaf(typ), []parquet.Value{v}), Rule{Scale: scale(2)}); err == nil || !strings.Contains(err.Error(), "no decimal") {
+		if _, _, err := read(t, oneColumn(t, parquet.Leaf(typ), []parquet.Value{v}), Rule{Scale: new(2)}); err == nil || !strings.Contains(err.Error(), "no decimal") {
 			t.Errorf("%v: %v", typ, err)
 		}
 	}
@@ -238,7 +236,8 @@ func TestTimesOfDay(t *testing.T) {
 		node parquet.Node
 		v    parquet.Value
 	}{
-		{parquet.Time(parquet.Millisecond), parquet.Int32Value(3_600_001)}, {parquet.Time(parquet.Microsecond), parquet.Int64Value(3_600_001_000)},
+		{parquet.Time(parquet.Millisecond), parquet.Int32Value(3_600_001)},
+		{parquet.Time(parquet.Microsecond), parquet.Int64Value(3_600_001_000)},
 		{parquet.Time(parquet.Nanosecond), parquet.Int64Value(3_600_001_000_999)},
 	} {
 		if got, field, err := read(t, oneColumn(t, c.node, []parquet.Value{c.v}), Rule{}); err != nil || field.Kind != record.Int64 || got[0] != "|3600001000" {

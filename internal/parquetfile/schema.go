@@ -220,13 +220,13 @@ func (c *field) described() string {
 	if c.Type == format.FixedLenByteArray {
 		s += fmt.Sprintf("(%d)", c.Length)
 	}
-	switch name := c.annotation(); {
-	case c.logical.ID == 0:
+	switch c.logical.ID {
+	case 0:
 		return s
-	case c.logical.ID == footer.Decimal:
+	case footer.Decimal:
 		return fmt.Sprintf("%s annotated as DECIMAL(%d, %d)", s, c.logical.Precision, c.logical.Scale)
 	default:
-		return s + " annotated as " + name
+		return s + " annotated as " + c.annotation()
 	}
 }
 

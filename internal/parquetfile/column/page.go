@@ -80,7 +80,7 @@ func (c *Reader) pageV1(body []byte) (err error) {
 	if !c.shape.Nullable {
 		return nil
 	}
-	if c.header.DefEncoding == format.BitPacked { //nolint:staticcheck // old writers use it
+	if c.header.DefEncoding == format.BitPacked { // of old writers
 		n := (int(c.header.Values) + 7) / 8
 		if n > len(c.data) {
 			return errors.New("a page ends within its definition levels")
