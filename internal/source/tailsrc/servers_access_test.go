@@ -72,7 +72,7 @@ func TestServerAccess(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			pinned, errPin := Pin(minute(t), access, l.name, PinOptions{})
+			pinned, errPin := Pin(bounded(t), access, l.name, PinOptions{})
 			tookPin := time.Since(began)
 			if test.refusal == "" {
 				if errPin != nil {

@@ -152,7 +152,7 @@ func (l *live) transact(t *testing.T, cl *kgo.Client, commit kgo.TransactionEndT
 
 func (l *live) pin(t *testing.T) Pinned {
 	t.Helper()
-	pinned, err := Pin(minute(t), brokers.At(l.k.Addrs()...), l.name, PinOptions{})
+	pinned, err := Pin(bounded(t), brokers.At(l.k.Addrs()...), l.name, PinOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,9 +169,9 @@ func (l *live) options(pinned Pinned) CaptureOptions {
 	}
 }
 
-// minute is a context with a time limit that no test comes near.
-func minute(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+// bounded is a context with a time limit that no test comes near, even where nodes take half a minute to start.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -179,7 +179,7 @@ func minute(t *testing.T) context.Context {
 // captureIn is Capture with a time limit, which is also on how long a refusal takes.
 func captureIn(t *testing.T, opts CaptureOptions) ([]plan.Segment, error) {
 	t.Helper()
-	return Capture(minute(t), opts)
+	return Capture(bounded(t), opts)
 }
 
 // onFirstSegment runs do once a first segment is written.

@@ -145,7 +145,7 @@ func (l *live) consume(t *testing.T, to int64) string {
 	t.Helper()
 	cl := l.k.Client(t, kgo.ClientID("reference"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.name: {0: kgo.NewOffset().At(0)}}))
-	ctx := minute(t)
+	ctx := bounded(t)
 	var out []string
 	for next := int64(0); next < to; {
 		fetches := cl.PollFetches(ctx)
