@@ -136,6 +136,34 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// Only a column that some transform reads into a pointer may be missing from events, and never their id or time.
+func TestNeeds(t *testing.T) {
+	type optional struct {
+		ID *int64   `event:"id"`
+		K  *string  `event:"k"`
+		X  *float64 `event:"x"`
+	}
+	s, err := spec.Parse("job.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Needs(s, Outputs{
+		"by-day": Map[simple, sum]{Each: func(*simple, func(sum)) {}},
+		"by-key": Map[optional, sum]{Each: func(*optional, func(sum)) {}},
+	})
+	want := record.Schema{
+		{Name: "at", Kind: record.Timestamp},
+		{Name: "id", Kind: record.Int64},
+		{Name: "k", Kind: record.String, Nullable: true},
+		{Name: "n", Kind: record.Int64},
+		{Name: "small", Kind: record.Int64},
+		{Name: "x", Kind: record.Float64, Nullable: true},
+	}
+	if err != nil || !got.Equal(want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
 // A checkpoint that was made up neither panics nor allocates beyond its size.
 func FuzzRestore(f *testing.F) {
 	var saved strings.Builder

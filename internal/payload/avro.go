@@ -61,7 +61,7 @@ func newAvro(d *Decoder, opts Options) (*avroDecoder, error) {
 	a := &avroDecoder{d: d, registry: opts.Registry, byID: map[uint32]*avroSchema{}}
 	switch {
 	case opts.Schema != "" && opts.Registry != nil:
-		return nil, errors.New("Avro values have their schema from a registry or from a file, not from both")
+		return nil, errors.New("values in Avro have their schema from a registry or from a file, not from both")
 	case opts.Schema != "":
 		s, err := avro.Parse(opts.Schema)
 		if err != nil {
@@ -71,7 +71,7 @@ func newAvro(d *Decoder, opts Options) (*avroDecoder, error) {
 			return nil, fmt.Errorf("source.segments.schema: %w", a.plain.reason)
 		}
 	case opts.Registry == nil:
-		return nil, errors.New("Avro values need a schema registry or a schema")
+		return nil, errors.New("values in Avro need a schema registry or a schema")
 	}
 	return a, nil
 }

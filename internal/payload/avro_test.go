@@ -33,9 +33,9 @@ func one(kind record.Kind, nullable bool) record.Schema {
 	return record.Schema{{Name: "x", Kind: kind, Nullable: nullable}}
 }
 
-func plain(t testing.TB, schema record.Schema, avsc string, rules map[string]spec.Column, upcasts ...spec.Upcast) *Decoder {
+func plain(t testing.TB, schema record.Schema, avsc string, rules map[string]spec.Column) *Decoder {
 	t.Helper()
-	d, err := New(schema, Options{Format: spec.Avro, Schema: avsc, Columns: rules, Upcasts: upcasts})
+	d, err := New(schema, Options{Format: spec.Avro, Schema: avsc, Columns: rules})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,8 @@ func TestAvroFields(t *testing.T) {
 		{record.Timestamp, `{"type":"long","logicalType":"timestamp-nanos"}`, spec.Column{}, int64(-1), "x=-1"},
 		{record.Timestamp, `{"type":"long","logicalType":"timestamp-millis"}`, spec.Column{}, int64(math.MaxInt64), "x: the time 9223372036854775807 ms is beyond any calendar"},
 		{
-			record.Timestamp, `{"type":"long","logicalType":"local-timestamp-millis"}`, spec.Column{},
+			record.Timestamp, `{"type":"long","logicalType":"local-timestamp-millis"}`,
+			spec.Column{},
 			int64(0), "x: it is a long (local-timestamp-millis), expected a timestamp (zone in source.event.columns allows local ones and dates) (unit allows integers) (the schema)",
 		},
 		{record.Timestamp, `{"type":"long","logicalType":"local-timestamp-millis"}`, spec.Column{Zone: "Asia/Tokyo"}, int64(0), "x=-32400000000"},
@@ -86,7 +87,9 @@ func TestAvroFields(t *testing.T) {
 		{record.Timestamp, `"string"`, spec.Column{}, "1970-01-01T01:00:00+01:00", "x=0"},
 		{record.Timestamp, `{"type":"int","logicalType":"date"}`, spec.Column{Zone: "Asia/Tokyo"}, 1, "x=54000000000"},
 		{
-			record.Timestamp, `{"type":"int","logicalType":"date"}`, spec.Column{}, 1,
+			record.Timestamp, `{"type":"int","logicalType":"date"}`,
+			spec.Column{},
+			1,
 			"x: it is an int (date), expected a timestamp (zone in source.event.columns allows local ones and dates) (unit allows integers) (the schema)",
 		},
 		{record.Date, `{"type":"int","logicalType":"date"}`, spec.Column{}, -1, "x=-1"},
@@ -157,7 +160,7 @@ func TestAvroSchemasThatHoldNoEvents(t *testing.T) {
 	for avsc, want := range map[string]string{
 		`"string"`:         "the schema is a string: only records are events",
 		`{"type":"recrd"}`: "it is no Avro schema",
-		``:                 "Avro values need a schema registry or a schema",
+		``:                 "values in Avro need a schema registry or a schema",
 		`["null",{"type":"record","name":"R","fields":[]}]`: "the schema is a union: only records are events",
 	} {
 		if _, err := New(one(record.Int64, true), Options{Format: spec.Avro, Schema: avsc}); err == nil || !strings.Contains(err.Error(), want) {

@@ -126,8 +126,16 @@ func TestRescaleIsExactOrRefused(t *testing.T) {
 		want     int64
 		ok       bool
 	}{
-		{234, 1, 2, 2340, true}, {2340, 2, 1, 234, true}, {2345, 2, 1, 0, false}, {0, 40, 2, 0, true}, {0, 2, 40, 0, true}, {-5, 0, 18, -5_000_000_000_000_000_000, true},
-		{10, 0, 18, 0, false}, {math.MinInt64, 3, 3, math.MinInt64, true}, {math.MinInt64, 2, 3, 0, false}, {math.MaxInt64, 0, 1, 0, false},
+		{234, 1, 2, 2340, true},
+		{2340, 2, 1, 234, true},
+		{2345, 2, 1, 0, false},
+		{0, 40, 2, 0, true},
+		{0, 2, 40, 0, true},
+		{-5, 0, 18, -5_000_000_000_000_000_000, true},
+		{10, 0, 18, 0, false},
+		{math.MinInt64, 3, 3, math.MinInt64, true},
+		{math.MinInt64, 2, 3, 0, false},
+		{math.MaxInt64, 0, 1, 0, false},
 	} {
 		if got, ok := rescale(c.v, c.from, c.to); ok != c.ok || ok && got != c.want {
 			t.Errorf("%d from %d to %d is %d, %v", c.v, c.from, c.to, got, ok)
@@ -214,8 +222,13 @@ func TestRulesThatCannotBe(t *testing.T) {
 // The same events in JSON and Avro, in every age of their schema, give the same rows.
 func TestEveryEncodingAndAgeGivesTheSameRows(t *testing.T) {
 	event := record.Schema{
-		{Name: "id", Kind: record.String}, {Name: "at", Kind: record.Timestamp}, {Name: "price", Kind: record.Int64}, {Name: "rate", Kind: record.Float64, Nullable: true},
-		{Name: "currency", Kind: record.String}, {Name: "day", Kind: record.Date, Nullable: true}, {Name: "live", Kind: record.Bool},
+		{Name: "id", Kind: record.String},
+		{Name: "at", Kind: record.Timestamp},
+		{Name: "price", Kind: record.Int64},
+		{Name: "rate", Kind: record.Float64, Nullable: true},
+		{Name: "currency", Kind: record.String},
+		{Name: "day", Kind: record.Date, Nullable: true},
+		{Name: "live", Kind: record.Bool},
 	}
 	rules := map[string]spec.Column{"price": {Aliases: []string{"unit_price"}, Scale: scale(3).Scale}, "at": {Unit: spec.Millis}}
 	upcasts := []spec.Upcast{

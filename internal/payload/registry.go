@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,7 +98,7 @@ func (f resolved) parse() (*avro.Schema, error) {
 		return nil, errors.New(f.Reason)
 	}
 	var types avro.SchemaCache
-	for _, text := range append(f.References[:len(f.References):len(f.References)], f.Schema) {
+	for _, text := range append(slices.Clip(f.References), f.Schema) {
 		s, err := types.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("schema %d of %s is no Avro schema: %w", f.ID, f.URL, err)
