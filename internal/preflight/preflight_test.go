@@ -281,6 +281,15 @@ func TestRules(t *testing.T) {
 			},
 		},
 		{
+			name: "copied segments prove themselves without a broker", rule: Uncommitted, state: OK,
+			change: func(in *Input) {
+				withoutTail(in)
+				for i := range in.Inventory.Segments {
+					in.Inventory.Segments[i].Whole = true
+				}
+			},
+		},
+		{
 			name: "an export has what a copied segment proves not to be there", rule: Uncommitted, state: Refuse, says: "partition 0 has offset 91, which holds no committed record",
 			change: func(in *Input) {
 				copied := in.Plan.Partitions[0].Segments[0].Segment

@@ -176,7 +176,7 @@ func (c *checker) uncommitted() Finding {
 		}
 		// Where there is no hole no transaction ended, since its marker takes an offset that no reader sees. One that ends behind shows
 		// in the brokers' list for the offset behind.
-		holes := holesOf(p, c.Inventory).Minus(c.vouched(p.Partition))
+		holes := holesOf(p, c.Inventory).Minus(c.decided(p.Partition))
 		if rest := holes.Minus(facts.Searched); len(rest) > 0 {
 			searched = searched && rest.Len() == 1 && rest[0].First == holes.Hull().Next-1
 			open = append(open, fmt.Sprintf("partition %d: %s", p.Partition, rest))
@@ -206,6 +206,12 @@ func (c *checker) uncommitted() Finding {
 // vouched are the offsets of a partition of which segments vouch for every committed record, and copied those that have one there.
 func (c *checker) vouched(partition int32) plan.Ranges {
 	return c.ofWhole(partition, func(s *plan.Segment) []plan.Range { return []plan.Range{{First: s.First, Next: s.Next}} })
+}
+
+// decided are the offsets at which no transaction ends that matters to segments which vouch for their records: those were decided when they were copied, so
+// that what follows the last of them does not matter, either.
+func (c *checker) decided(partition int32) plan.Ranges {
+	return c.ofWhole(partition, func(s *plan.Segment) []plan.Range { return []plan.Range{{First: s.First, Next: s.Next + 1}} })
 }
 
 func (c *checker) copied(partition int32) plan.Ranges { return c.ofWhole(partition, offsetsOf) }
