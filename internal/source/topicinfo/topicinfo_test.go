@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,13 +167,18 @@ func TestOnlyQuestionsAreAsked(t *testing.T) {
 	c, cl := start(t, nil)
 	send(t, cl, 1, 2)
 	asking := client(t, c)
+	var mu sync.Mutex
 	kinds := map[string]bool{}
 	c.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
 		kinds[kmsg.NameForKey(req.Key())] = true
 		return nil, nil, false
 	})
 	gather(t, asking, map[int32]plan.Ranges{0: {{First: 1, Next: 3}}})
+	mu.Lock()
+	defer mu.Unlock()
 	for kind := range kinds {
 		if !slices.Contains([]string{"ApiVersions", "Metadata", "DescribeConfigs", "ListOffsets", "DescribeProducers", "Fetch"}, kind) {
 			t.Errorf("a request %s was made", kind)
