@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,8 +128,13 @@ func (a *app) planCmd() *cobra.Command {
 
 // printPlanLines tells a plan in a few lines.
 func printPlanLines(w io.Writer, s step.Summary) {
-	fmt.Fprintf(w, "reads    %d segments, %d rows, %s; %d records of the tail from the brokers, once\n",
-		s.Segments, s.ReadRows-s.TailRecords, s.ReadBytes, s.TailRecords)
+	if st := s.Stored; st == nil {
+		fmt.Fprintf(w, "reads    %d segments, %d rows, %s; %d records of the tail from the brokers, once\n",
+			s.Segments, s.ReadRows-s.TailRecords, s.ReadBytes, s.TailRecords)
+	} else {
+		fmt.Fprintf(w, "captures %d records of %s in tiered storage, %s; %d records of the tail from the brokers, once\n",
+			st.Records, segments(st.Segments), st.Bytes, s.TailRecords)
+	}
 	fmt.Fprintf(w, "pruned   %d rows, %s: provably outside the window\n", s.PrunedRows, s.PrunedBytes)
 	shards := "1 shard"
 	if s.Shards != 1 {
@@ -142,8 +148,13 @@ func printPlanLines(w io.Writer, s step.Summary) {
 		s.Slots, grow, shards, s.Amplification, estimate(s))
 }
 
+// dash writes offsets, and a dash for none.
+func dash(rs plan.Ranges) string {
+	return cmp.Or(rs.String(), "-")
+}
+
 func estimate(s step.Summary) time.Duration {
-	return time.Duration(preflight.Estimate(s.TailRecords, s.ReadRows)) * time.Microsecond
+	return time.Duration(preflight.Estimate(s.Captured(), s.ReadRows)) * time.Microsecond
 }
 
 func printWarnings(w io.Writer, warnings []string) {
@@ -167,13 +178,17 @@ func printSummary(w io.Writer, s step.Summary) {
 	printPlanLines(w, s)
 	fmt.Fprintf(w, "costs    %s; about %d requests to read\n", listingCost(s.Listed), s.Requests)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nPARTITION\tREAD RANGE\tSEGMENTS\tROWS\tTAIL")
+	if s.Stored == nil {
+		fmt.Fprintln(t, "\nPARTITION\tREAD RANGE\tSEGMENTS\tROWS\tTAIL")
+	} else {
+		fmt.Fprintln(t, "\nPARTITION\tREAD RANGE\tTIERED\tTAIL")
+	}
 	for _, p := range s.Partitions {
-		tail := p.Tail.String()
-		if tail == "" {
-			tail = "-"
+		if s.Stored == nil {
+			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", p.Partition, p.Read, p.Segments, p.Rows, dash(p.Tail))
+		} else {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", p.Partition, p.Read, dash(p.Stored), dash(p.Tail))
 		}
-		fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", p.Partition, p.Read, p.Segments, p.Rows, tail)
 	}
 	t.Flush()
 	if s.Ignored > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"hindcast/internal/plan"
 	"hindcast/internal/spec"
+	"hindcast/internal/unit"
 )
 
 func (a *app) sourceCmd() *cobra.Command {
@@ -76,7 +77,20 @@ const (
 
 func printInspection(w io.Writer, in plan.Inspection) {
 	fmt.Fprintf(w, "topic    %s\n", in.Topic)
-	fmt.Fprintf(w, "segments %d, with %d rows, %s; %s\n", in.Segments, in.Rows, in.Bytes, listingCost(in.Listed))
+	tiered, size := 0, unit.Bytes(0)
+	for _, p := range in.Partitions {
+		if p.Stored != nil {
+			tiered += len(p.Stored.Segments)
+			for _, s := range p.Stored.Segments {
+				size += s.Bytes
+			}
+		}
+	}
+	if tiered > 0 {
+		fmt.Fprintf(w, "tiered   %s, %s\n", segments(tiered), size)
+	} else {
+		fmt.Fprintf(w, "segments %d, with %d rows, %s; %s\n", in.Segments, in.Rows, in.Bytes, listingCost(in.Listed))
+	}
 	for _, why := range slices.Sorted(maps.Keys(in.Passed)) {
 		fmt.Fprintf(w, "ignored  %d: %s\n", in.Passed[why], why)
 	}
@@ -120,7 +134,11 @@ func printPartition(w io.Writer, p plan.InspectedPartition) {
 			end = max(end, c.Offsets.Next)
 		}
 	}
-	fmt.Fprintf(w, "\npartition %d: %s, %d rows, %s\n", p.Partition, segments(p.Segments), p.Rows, p.Bytes)
+	if p.Stored != nil {
+		fmt.Fprintf(w, "\npartition %d: %s of tiered storage\n", p.Partition, segments(len(p.Stored.Segments)))
+	} else {
+		fmt.Fprintf(w, "\npartition %d: %s, %d rows, %s\n", p.Partition, segments(p.Segments), p.Rows, p.Bytes)
+	}
 	fmt.Fprintf(w, "  0 %s %d\n", bar(p.Cover, end), end)
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(w, "  %-9s %s\n", what, fmt.Sprintf(format, args...))
@@ -148,10 +166,13 @@ func printPartition(w io.Writer, p plan.InspectedPartition) {
 	if b := p.Broker; b != nil && !slices.ContainsFunc(p.Cover, func(c plan.Stretch) bool {
 		return c.By == plan.ByBrokers && c.Offsets == plan.Range{First: b.Start, Next: b.End}
 	}) {
-		line(string(plan.ByBrokers), "have %d-%d; what segments have is not asked of them", b.Start, b.End)
+		line(string(plan.ByBrokers), "have %d-%d; what %s is not asked of them", b.Start, b.End, map[bool]string{false: "segments have", true: "tiered storage has"}[p.Stored != nil])
 	}
 	some(p.Gaps, func(g plan.Gap) {
 		line("missing", "%s", strings.TrimPrefix(g.Place(), fmt.Sprintf("partition %d: ", p.Partition)))
+		if p.Stored != nil && g.Unusable != "" {
+			line("", "%s", g.Unusable)
+		}
 	}, func(n int) { line("missing", "and %d more gaps", n) })
 	if p.Duplicates > 0 {
 		line("twice", "%d offsets, %s: %d rows more than needed; each is read once", p.Twice.Len(), someRanges(p.Twice), p.Duplicates)

@@ -46,25 +46,28 @@ func accountFor(p *plan.Plan, skipped plan.Skipped, done []finished) []check.Acc
 	by := map[key]*check.Account{}
 	for _, o := range p.Spec.Outputs {
 		for _, tp := range p.Partitions {
-			tail := tp.Tail.Len()
-			for origin, n := range map[transform.Origin]int64{transform.FromTail: tail, transform.FromSegment: tp.Read.Len() - tail} {
+			of := map[transform.Origin]int64{transform.FromTail: tp.FromBrokers().Len(), transform.FromSegment: tp.Read.Len() - tp.Tail.Len()}
+			if len(tp.Stored) > 0 {
+				of[transform.FromTiered] = tp.StoredOffsets().Len()
+			}
+			for origin, n := range of {
 				by[key{o.Table, tp.Partition, origin}] = &check.Account{
 					Count: transform.Count{Table: o.Table, Partition: tp.Partition, Origin: origin}, Offsets: n,
 				}
 			}
 		}
 		for _, s := range skipped {
-			origin := transform.FromSegment
-			if s.Captured {
-				origin = transform.FromTail
+			for origin, offsets := range originsOf(p, s) {
+				a, n := by[key{o.Table, s.Partition, origin}], offsets.Len()
+				if n == 0 {
+					continue
+				}
+				a.Skipped += n
+				if a.SkippedFor == nil {
+					a.SkippedFor = map[plan.SkipReason]int64{}
+				}
+				a.SkippedFor[s.Reason] += n
 			}
-			a := by[key{o.Table, s.Partition, origin}]
-			n := s.Offsets.Len()
-			a.Skipped += n
-			if a.SkippedFor == nil {
-				a.SkippedFor = map[plan.SkipReason]int64{}
-			}
-			a.SkippedFor[s.Reason] += n
 		}
 	}
 	for _, f := range done {
@@ -85,6 +88,20 @@ func accountFor(p *plan.Plan, skipped plan.Skipped, done []finished) []check.Acc
 		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Origin, b.Origin))
 	})
 	return out
+}
+
+// originsOf says where offsets that no shard reads would have come from.
+func originsOf(p *plan.Plan, s plan.Skip) map[transform.Origin]plan.Ranges {
+	if !s.Captured {
+		return map[transform.Origin]plan.Ranges{transform.FromSegment: s.Offsets}
+	}
+	var tiered plan.Ranges
+	for i := range p.Partitions {
+		if p.Partitions[i].Partition == s.Partition {
+			tiered = p.Partitions[i].StoredOffsets()
+		}
+	}
+	return map[transform.Origin]plan.Ranges{transform.FromTail: s.Offsets.Minus(tiered), transform.FromTiered: s.Offsets.Intersect(tiered)}
 }
 
 // Accounts reads what became of every offset of a run's read range; see [check.Account].

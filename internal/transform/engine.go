@@ -136,9 +136,9 @@ func (e *engine) add(partition int32, b *record.Batch) error {
 	if err != nil {
 		return err
 	}
-	tail := e.c.Tail[partition]
+	tail, tiered := e.c.Tail[partition], e.c.Tiered[partition]
 	for from < b.Len {
-		origin, to := originRun(tail, b.Offsets, from)
+		origin, to := originRun(tail, tiered, b.Offsets, from)
 		if err := e.addRun(partition, origin, b, from, to); err != nil {
 			return err
 		}
@@ -175,17 +175,23 @@ func (e *engine) advance(partition int32, b *record.Batch) (int, error) {
 }
 
 // originRun returns the origin of row from and the end of the run of rows that share it.
-func originRun(tail plan.Ranges, offsets []int64, from int) (Origin, int) {
-	to := len(offsets)
-	next := sort.Search(len(tail), func(i int) bool { return tail[i].Next > offsets[from] })
-	if next == len(tail) {
-		return FromSegment, to
+func originRun(tail, tiered plan.Ranges, offsets []int64, from int) (Origin, int) {
+	origin, to := FromSegment, len(offsets)
+	for _, of := range []struct {
+		Origin
+		ranges plan.Ranges
+	}{{FromTail, tail}, {FromTiered, tiered}} {
+		next := sort.Search(len(of.ranges), func(i int) bool { return of.ranges[i].Next > offsets[from] })
+		if next == len(of.ranges) {
+			continue
+		}
+		end := of.ranges[next].First
+		if end <= offsets[from] {
+			origin, end = of.Origin, of.ranges[next].Next
+		}
+		to = min(to, from+sort.Search(to-from, func(i int) bool { return offsets[from+i] >= end }))
 	}
-	origin, end := FromSegment, tail[next].First
-	if tail[next].First <= offsets[from] {
-		origin, end = FromTail, tail[next].Next
-	}
-	return origin, from + sort.Search(to-from, func(i int) bool { return offsets[from+i] >= end })
+	return origin, to
 }
 
 // addRun takes rows from..to of a batch.

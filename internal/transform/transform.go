@@ -59,8 +59,8 @@ type Config struct {
 
 	// Owned are the offsets, by topic partition, that the shard accounts for where the row has no slot of any shard.
 	Owned map[int32]plan.Ranges
-	// Tail are the offsets that were captured from the brokers.
-	Tail map[int32]plan.Ranges
+	// Tail are the offsets that were captured from the brokers, Tiered those that were from tiered storage.
+	Tail, Tiered map[int32]plan.Ranges
 
 	// Rows is how many rows to expect: a hint.
 	Rows int64
@@ -82,6 +82,7 @@ type Origin string
 const (
 	FromSegment Origin = "segment"
 	FromTail    Origin = "tail"
+	FromTiered  Origin = "tiered"
 )
 
 // Count says what became of the rows of a topic partition and origin, for one table. A row of the shard is counted once a table:
@@ -169,7 +170,7 @@ func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) 
 	c := Config{
 		Scheme: sh.Scheme, Slots: sh.Slots, Window: p.Window, Columns: columns, Time: p.Spec.Source.Event.Time,
 		Lateness: p.Spec.Source.Event.Lateness, Ahead: p.Spec.Source.Event.Ahead,
-		Owned: map[int32]plan.Ranges{}, Tail: map[int32]plan.Ranges{}, Rows: sh.Rows,
+		Owned: map[int32]plan.Ranges{}, Tail: map[int32]plan.Ranges{}, Tiered: map[int32]plan.Ranges{}, Rows: sh.Rows,
 	}
 	if p.Spec.Source.Event.Dedupe {
 		c.ID = p.Spec.Source.Event.ID
@@ -187,7 +188,7 @@ func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) 
 		c.Owned[in.Partition] = c.Owned[in.Partition].Union(in.Owned)
 	}
 	for _, part := range p.Partitions {
-		c.Tail[part.Partition] = part.Tail
+		c.Tail[part.Partition], c.Tiered[part.Partition] = part.FromBrokers(), part.StoredOffsets()
 	}
 	return c, nil
 }
