@@ -155,6 +155,8 @@ func flatColumn(c *field, e *footer.Element, rule Rule) {
 		switch l.ID {
 		case 0, footer.Null, footer.String, footer.Enum, footer.JSON, footer.BSON, footer.Geometry, footer.Geography:
 			ok = true
+		default: // what the format got since, or will: bytes stay bytes
+			ok = l.ID > footer.Geography
 		}
 	case format.FixedLenByteArray:
 		c.Kind, ok = record.String, plain || l.ID == footer.UUID || l.ID == footer.Interval

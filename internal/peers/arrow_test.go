@@ -133,28 +133,33 @@ func drain[T any](read func(int64, []T, []int16, []int16) (int64, int, error), f
 	}
 }
 
-// logical is a column's annotation, the old one where there is no new.
-func logical(c *schema.Column) schema.LogicalType { return c.LogicalType() }
+// logical is a column's annotation, the old one where there is no new. The library gives some as pointers.
+func logical(c *schema.Column) schema.LogicalType {
+	switch l := c.LogicalType().(type) {
+	case *schema.DecimalLogicalType:
+		return *l
+	case *schema.TimeLogicalType:
+		return *l
+	case *schema.TimestampLogicalType:
+		return *l
+	case *schema.IntLogicalType:
+		return *l
+	default:
+		return l
+	}
+}
 
 func arrowInt(v, unsigned int64, c *schema.Column, d *digest) {
 	switch l := logical(c).(type) {
 	case schema.DecimalLogicalType:
 		d.decimal(unscaled(big.NewInt(v), int(l.Scale())))
-	case *schema.DecimalLogicalType:
-		d.decimal(unscaled(big.NewInt(v), int(l.Scale())))
 	case schema.DateLogicalType:
 		d.date(v)
 	case schema.TimeLogicalType:
 		d.clock(toMicros(v, l.TimeUnit()))
-	case *schema.TimeLogicalType:
-		d.clock(toMicros(v, l.TimeUnit()))
 	case schema.TimestampLogicalType:
 		d.micros(toMicros(v, l.TimeUnit()))
-	case *schema.TimestampLogicalType:
-		d.micros(toMicros(v, l.TimeUnit()))
 	case schema.IntLogicalType:
-		arrowUint(v, unsigned, l.IsSigned(), d)
-	case *schema.IntLogicalType:
 		arrowUint(v, unsigned, l.IsSigned(), d)
 	default:
 		d.int(v)
@@ -185,8 +190,6 @@ func toMicros(v int64, unit schema.TimeUnitType) int64 {
 func arrowBytes(v []byte, c *schema.Column, d *digest) {
 	switch l := logical(c).(type) {
 	case schema.DecimalLogicalType:
-		d.decimal(unscaled(signed(v), int(l.Scale())))
-	case *schema.DecimalLogicalType:
 		d.decimal(unscaled(signed(v), int(l.Scale())))
 	case schema.Float16LogicalType:
 		d.float(float64(float16.FromLEBytes(v).Float32()))

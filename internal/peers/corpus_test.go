@@ -67,14 +67,14 @@ func (r trio) read(t *testing.T, req request) readings {
 
 // verdict is how the readings of a file compare.
 type verdict struct {
-	both      bool // DuckDB and arrow-go read all of it, and it is flat
-	read      bool // Hindcast reads every column that they agree on, and each is equal
-	refused   []column
-	mismatch  []string // columns that they agree on and Hindcast reads otherwise
-	split     []string // columns that they read differently
-	alone     []string // columns that only one of them reads, and Hindcast reads otherwise
-	agreed    int      // columns that all three read alike
-	ownRefuse string
+	one      string // the only one of DuckDB and arrow-go that reads all of it, where it is flat
+	both     bool   // DuckDB and arrow-go read all of it, and it is flat
+	read     bool   // Hindcast reads every column that they agree on, and each is equal
+	refused  []column
+	mismatch []string // columns that they agree on and Hindcast reads otherwise
+	split    []string // columns that they read differently
+	alone    []string // columns that only one of them reads, and Hindcast reads otherwise
+	agreed   int      // columns that all three read alike
 }
 
 func same(a, b *column) bool {
@@ -88,7 +88,15 @@ func compare(r readings) (v verdict) {
 	own, duck, arrow := r["hindcast"], r["duckdb"], r["arrow"]
 	peersOK := duck.Err == "" && duck.Died == "" && arrow.Err == "" && arrow.Died == ""
 	v.both = peersOK && duck.Flat && arrow.Flat && len(duck.Columns) == len(arrow.Columns) && len(arrow.Columns) > 0
-	v.ownRefuse = own.Err
+	for name, res := range map[string]result{"DuckDB": duck, "arrow-go": arrow} {
+		whole := res.Err == "" && res.Died == "" && res.Flat && len(res.Columns) > 0
+		for i := range res.Columns {
+			whole = whole && usable(&res.Columns[i])
+		}
+		if whole {
+			v.one = name
+		}
+	}
 	v.read = own.Err == "" && own.Died == ""
 	// Arrow has the names as they are; DuckDB renames those that are there twice, so its columns go by their place.
 	lead := arrow.Columns
@@ -189,7 +197,7 @@ func TestCorpusAgainstPeers(t *testing.T) {
 	root := corpus(t)
 	all := newTrio(t)
 	counts, reasons := map[string]int{}, map[string]int{}
-	var unread, splits, alone, died, whole []string
+	var unread, onlyOne, splits, alone, died, whole []string
 	var peak int64
 	var peakFile string
 	start := time.Now()
@@ -248,6 +256,13 @@ func TestCorpusAgainstPeers(t *testing.T) {
 				unread = append(unread, name+": "+why)
 			}
 		}
+		if all := own.Err == "" && !slices.ContainsFunc(own.Columns, func(c column) bool { return c.Err != "" }); v.one != "" && !v.both && !all {
+			why := own.Err
+			for _, c := range own.Columns {
+				why = cmp.Or(why, c.Err)
+			}
+			onlyOne = append(onlyOne, fmt.Sprintf("%s, by %s: %s", name, v.one, why))
+		}
 		for _, c := range v.mismatch {
 			counts["mismatches"]++
 			t.Errorf("%s, column %q: DuckDB and arrow-go agree, Hindcast does not: %s", name, c, all.show(t, path, c, got))
@@ -271,6 +286,7 @@ func TestCorpusAgainstPeers(t *testing.T) {
 		}
 	}
 	list("flat files that DuckDB and arrow-go read and Hindcast does not", unread)
+	list("flat files that only one of the two reads, and Hindcast does not", onlyOne)
 	list("columns that DuckDB and arrow-go read differently", splits)
 	list("columns that only one of the two reads, and Hindcast otherwise", alone)
 	list("processes that died", died)

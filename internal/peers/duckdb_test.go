@@ -61,7 +61,7 @@ func readDuckDB(req request) (res result) {
 	}
 	types.Close()
 	res.Flat = true
-	for i, c := range cols {
+	for _, c := range cols {
 		col := column{Name: c.name, digest: newDigest(c.name, req)}
 		col.Nested = strings.HasSuffix(c.typ, "]") || strings.HasPrefix(c.typ, "STRUCT") || strings.HasPrefix(c.typ, "MAP") || c.typ == "VARIANT"
 		res.Flat = res.Flat && !col.Nested
@@ -75,7 +75,6 @@ func readDuckDB(req request) (res result) {
 			res.Rows = col.Rows
 		}
 		res.Columns = append(res.Columns, col)
-		_ = i
 	}
 	return res
 }

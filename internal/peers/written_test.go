@@ -2,7 +2,7 @@ package peers
 
 import (
 	"bytes"
-	"crypto/md5" //nolint:gosec // for values that do not compress
+	"crypto/md5" // for values that do not compress
 	"database/sql"
 	"fmt"
 	"math"
@@ -192,7 +192,7 @@ func arrowWrite(w file.ColumnChunkWriter, from, to int) error {
 			case name == "overflows" && i%(30_000/2) < 5000:
 				return fmt.Appendf(nil, "key-%d", i%5)
 			}
-			sum := md5.Sum(fmt.Append(nil, i)) //nolint:gosec // as above
+			sum := md5.Sum(fmt.Append(nil, i))
 			return fmt.Appendf(nil, "%x", sum[:i%17])
 		})
 	case *file.FixedLenByteArrayColumnChunkWriter:
@@ -249,7 +249,7 @@ func TestWhatHindcastWrites(t *testing.T) {
 			case record.String:
 				text := fmt.Sprintf("värde-%d", row%70)
 				if row > 9000 {
-					text = fmt.Sprintf("%x", md5.Sum([]byte(text+fmt.Sprint(row)))) //nolint:gosec // as above
+					text = fmt.Sprintf("%x", md5.Sum([]byte(text+fmt.Sprint(row))))
 				}
 				if null {
 					text = ""
