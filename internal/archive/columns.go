@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"strconv"
 	"unicode/utf8"
 
@@ -94,6 +95,7 @@ type rows struct {
 	size      int                                            // bytes of values
 	binary    []string                                       // columns of any bytes
 	event     func(ctx context.Context, r *kgo.Record) error // appends what follows Kafka's columns
+	noted     map[string]string                              // for the footer
 }
 
 func newRows(schema record.Schema, partition int32) *rows {
@@ -153,12 +155,14 @@ func (a *archiver) encode(r *rows, copied plan.Range, epoch int32) ([]byte, erro
 	if r.schema.Index(ValueColumn) >= 0 {
 		encodings[ValueColumn] = parquetfile.Plain
 	}
+	keyValue := map[string]string{
+		parquetsrc.RangeKey: copied.String(), parquetsrc.TopicKey: a.Topic, parquetsrc.TopicIDKey: a.TopicID, parquetsrc.EpochKey: strconv.Itoa(int(epoch)),
+	}
+	maps.Copy(keyValue, r.noted)
 	var buf bytes.Buffer
 	w, err := parquetfile.NewWriter(&buf, r.schema, parquetfile.WriterOptions{
 		RowGroupRows: rowGroupRows, Encodings: encodings, Millis: []string{cols.Time}, Binary: r.binary,
-		KeyValue: map[string]string{
-			parquetsrc.RangeKey: copied.String(), parquetsrc.TopicKey: a.Topic, parquetsrc.TopicIDKey: a.TopicID, parquetsrc.EpochKey: strconv.Itoa(int(epoch)),
-		},
+		KeyValue: keyValue,
 	})
 	if err != nil {
 		return nil, err

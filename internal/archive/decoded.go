@@ -18,12 +18,17 @@ func Decoded(event record.Schema, opts payload.Options) (Columns, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &decoded{event, d}, nil
+	by, err := opts.Applied()
+	if err != nil {
+		return nil, err
+	}
+	return &decoded{event, d, map[string]string{payload.AppliedKey: by}}, nil
 }
 
 type decoded struct {
 	event   record.Schema
 	decoder *payload.Decoder
+	noted   map[string]string
 }
 
 // Schema has the event's columns, all nullable.
@@ -37,6 +42,7 @@ func (d *decoded) rows(partition int32) *rows {
 	// The decoder fills one column more, with why a value could not be read.
 	all := append(out.batch.Columns, record.Column{Kind: record.String})
 	out.batch.Columns = all[:len(all)-1]
+	out.noted = d.noted
 	out.event = func(ctx context.Context, r *kgo.Record) error {
 		if err := d.decoder.Append(ctx, all[3:], out.batch.Len, r.Value); err != nil {
 			return err

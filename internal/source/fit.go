@@ -68,9 +68,19 @@ func NewFit(f *parquetfile.File, schema record.Schema, l Layout) (*Fit, error) {
 		t.read = []string{l.Value.Column}
 		return t, err
 	}
+	by, decoded := f.KeyValue(payload.AppliedKey)
+	if decoded {
+		var err error
+		if l.Payload, err = l.Payload.After(by); err != nil {
+			return nil, refuse("", "%v", err)
+		}
+	}
 	names, err := payload.NewNames(schema, l.Payload.Columns, l.Payload.Upcasts)
 	if err != nil {
 		return nil, err
+	}
+	if decoded && names.By() != "" && !slices.Contains(f.Columns(), names.By()) {
+		return nil, refuse(names.By(), "the column, which has an event's version, was not archived, and upcasts by it were added since: which of its events are older is not known")
 	}
 	sources, column, err := names.Typed(f.Columns(), t.versions(names.By()))
 	if err != nil {

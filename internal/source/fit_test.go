@@ -45,8 +45,14 @@ func at(offset int64) kafka { return kafka{Offset: offset, Time: offset * 1_000_
 // exported writes rows of any shape as a segment, with another library's writer.
 func exported[T any](tb testing.TB, store blob.Store, key string, rows ...T) plan.Input {
 	tb.Helper()
+	return noted(tb, store, key, nil, rows...)
+}
+
+// noted is exported, with options as what the footer notes.
+func noted[T any](tb testing.TB, store blob.Store, key string, opts []parquet.WriterOption, rows ...T) plan.Input {
+	tb.Helper()
 	var buf bytes.Buffer
-	w := parquet.NewGenericWriter[T](&buf, parquet.CreatedBy("parquet-mr", "1.13.1", "test")) // whose statistics are trusted
+	w := parquet.NewGenericWriter[T](&buf, append(opts, parquet.CreatedBy("parquet-mr", "1.13.1", "test"))...) // whose statistics are trusted
 	if _, err := w.Write(rows); err != nil {
 		tb.Fatal(err)
 	}
@@ -352,6 +358,39 @@ func TestTypedColumnsAreUpcastByTheVersionsOfAFile(t *testing.T) {
 	refused(t, err, "price", "the file has it twice, as price and cost")
 	_, err = rendered(t, mem, schema, l, exported(t, mem, "f", old{at(7), 1, math.MaxInt64}))
 	refused(t, err, "cost", "9223372036854775807 is too large to be multiplied by 10")
+}
+
+// What was done to events when they were archived is not done to them again.
+func TestArchivedEventsAreUpcastOnce(t *testing.T) {
+	type row struct {
+		kafka
+		Price int64 `parquet:"price"`
+	}
+	scale := 2
+	then := payload.Options{
+		Columns: map[string]spec.Column{"price": {Scale: &scale}}, Upcasts: []spec.Upcast{{By: "v", Below: 2, Multiply: map[string]int64{"price": 10}}},
+	}
+	text, err := then.Applied()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem := memblob.New()
+	in := noted(t, mem, "a", []parquet.WriterOption{parquet.KeyValueMetadata(payload.AppliedKey, text)}, row{at(0), 500})
+	schema := record.Schema{{Name: "cost", Kind: record.Int64}}
+	now := func(scale int, upcasts ...spec.Upcast) source.Layout {
+		return layoutOf(spec.Event{Columns: map[string]spec.Column{"cost": {Aliases: []string{"price"}, Scale: &scale}}, Upcasts: upcasts})
+	}
+	same := then.Upcasts[0]
+	got, err := rendered(t, mem, schema, now(2, same), in)
+	wantRows(t, got, err, "0 500 null")
+	got, err = rendered(t, mem, schema, now(2, same, spec.Upcast{Multiply: map[string]int64{"cost": 3}}), in)
+	wantRows(t, got, err, "0 1500 null")
+	_, err = rendered(t, mem, schema, now(3, same), in)
+	refused(t, err, "", "its column price was archived with scale 2, and source.event.columns.cost.scale is 3 now")
+	_, err = rendered(t, mem, schema, now(2), in)
+	refused(t, err, "", "by a list that source.event.upcast does not begin with now")
+	_, err = rendered(t, mem, schema, now(2, same, spec.Upcast{By: "v", Below: 3, Multiply: map[string]int64{"cost": 3}}), in)
+	refused(t, err, "v", "the column, which has an event's version, was not archived")
 }
 
 func TestBoundsOfAnEventsColumns(t *testing.T) {
