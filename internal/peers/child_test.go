@@ -86,7 +86,7 @@ func serve(name string) {
 		panic(err)
 	}
 	in := json.NewDecoder(os.Stdin)
-	out := bufio.NewWriter(os.Stdout)
+	out := json.NewEncoder(os.Stdout)
 	read := readers[name]
 	for {
 		var req request
@@ -99,13 +99,9 @@ func serve(name string) {
 		resetPeak()
 		res := read(req)
 		res.Peak = peak()
-		b, err := json.Marshal(res)
-		if err != nil {
+		if err := out.Encode(res); err != nil {
 			panic(err)
 		}
-		out.Write(b)
-		out.WriteByte('\n')
-		out.Flush()
 	}
 }
 

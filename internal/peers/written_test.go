@@ -133,7 +133,10 @@ func TestWhatArrowWrites(t *testing.T) {
 				var buf bytes.Buffer
 				w := file.NewParquetWriter(&buf, root, file.WithWriterProps(parquet.NewWriterProperties(props...)))
 				for from := 0; from < rows; from += rows / 2 {
-					group := w.AppendRowGroup()
+					group, err := w.AppendRowGroupChecked()
+					if err != nil {
+						t.Fatal(err)
+					}
 					for range fields {
 						c, err := group.NextColumn()
 						if err == nil {
