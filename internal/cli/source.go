@@ -87,7 +87,7 @@ func printInspection(w io.Writer, in plan.Inspection) {
 		}
 	}
 	if tiered > 0 {
-		fmt.Fprintf(w, "tiered   %s, %s\n", segments(tiered), size)
+		fmt.Fprintf(w, "tiered   %s, %s; %s\n", segments(tiered), size, listingCost(in.Listed))
 	} else {
 		fmt.Fprintf(w, "segments %d, with %d rows, %s; %s\n", in.Segments, in.Rows, in.Bytes, listingCost(in.Listed))
 	}
@@ -118,7 +118,10 @@ func printInspection(w io.Writer, in plan.Inspection) {
 
 // listingCost tells what it took to find out what there is.
 func listingCost(c plan.Cost) string {
-	text := fmt.Sprintf("%d requests and %s to find out, %d footers", c.Requests, c.Bytes, c.Footers)
+	text := fmt.Sprintf("%d requests and %s to find out", c.Requests, c.Bytes)
+	if c.Footers > 0 {
+		text += fmt.Sprintf(", %d footers", c.Footers)
+	}
 	if c.Scanned > 0 {
 		text += fmt.Sprintf(", and a column of %d, whose footers do not tell enough", c.Scanned)
 	}

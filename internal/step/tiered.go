@@ -9,9 +9,11 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/plan"
 	"hindcast/internal/source/tailsrc"
 	"hindcast/internal/source/tieredsrc"
@@ -19,14 +21,40 @@ import (
 	"hindcast/internal/unit"
 )
 
-// tiered lists what tiered storage has of a job's topic. Opts says what of it; the rest of the options is the spec's.
-func (e *Env) tiered(ctx context.Context, src spec.Source, opts tieredsrc.Options) (*tieredsrc.Log, error) {
+// counted counts requests, and the bytes that were asked for.
+type counted struct {
+	blob.Store
+	requests, bytes atomic.Int64
+}
+
+func (c *counted) Get(ctx context.Context, key string, opts blob.GetOptions) (*blob.Object, error) {
+	c.requests.Add(1)
+	o, err := c.Store.Get(ctx, key, opts)
+	if err == nil {
+		if from, to, err := opts.Range(o.Size); err == nil {
+			c.bytes.Add(to - from)
+		}
+	}
+	return o, err
+}
+
+func (c *counted) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
+	c.requests.Add(1)
+	return c.Store.List(ctx, prefix, after, limit)
+}
+
+// tiered lists what tiered storage has of a job's topic, and adds to cost what that takes. Opts says what of it; the rest of the options is the spec's.
+func (e *Env) tiered(ctx context.Context, src spec.Source, opts tieredsrc.Options, cost *plan.Cost) (*tieredsrc.Log, error) {
 	t := src.Segments.Tiered
 	location, prefixes := t.Store()
-	store, err := e.Open(ctx, e.Locate(location))
+	opened, err := e.Open(ctx, e.Locate(location))
 	if err != nil {
 		return nil, fmt.Errorf("open tiered storage: %w", err)
 	}
+	store := &counted{Store: opened}
+	defer func() {
+		cost.Requests, cost.Bytes = cost.Requests+store.requests.Load(), cost.Bytes+unit.Bytes(store.bytes.Load())
+	}()
 	opts.Topic, opts.Layout, opts.Prefixes = src.Topic, tieredsrc.Layout(t.Layout), prefixes
 	if opts.Keys, err = e.tieredKeys(t); err != nil {
 		return nil, err
@@ -66,7 +94,7 @@ func (e *Env) stored(ctx context.Context, src spec.Source, inv *plan.Inventory) 
 	if src.Segments.Tiered == nil {
 		return nil, nil //nolint:nilnil // the doc says what nil is
 	}
-	log, err := e.tiered(ctx, src, tieredsrc.Options{TopicID: inv.TopicID})
+	log, err := e.tiered(ctx, src, tieredsrc.Options{TopicID: inv.TopicID}, &inv.Listed)
 	if err != nil {
 		return nil, refusedUnlessTransient(err)
 	}
@@ -171,7 +199,7 @@ func (e *Env) captureStored(ctx context.Context, src spec.Source, p *plan.Plan, 
 	var failed error
 	opts.From, opts.To = r.Offsets.First, r.Offsets.Next
 	opts.Read = func(ctx context.Context, from int64) (tailsrc.Records, error) {
-		log, err := e.tiered(ctx, src, pinned)
+		log, err := e.tiered(ctx, src, pinned, &plan.Cost{})
 		if err == nil {
 			var in *tieredsrc.Reader
 			if in, err = log.Read(ctx, partition, from, opts.To); err == nil {
