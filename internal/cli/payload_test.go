@@ -95,7 +95,7 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 		asked.Add(1)
 		user, password, _ := r.BasicAuth()
 		text, ok := map[string]string{"/schemas/ids/1": visitV1, "/schemas/ids/2": visitV2}[r.URL.Path]
-		if !ok || user != "me" || password != "secret" {
+		if !ok || user != "me" || password != "se/cr@t :" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -104,7 +104,8 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 		}
 	}))
 	defer registry.Close()
-	t.Setenv("REGISTRY_USER", "me:secret")
+	t.Setenv("REGISTRY_USER", "me")
+	t.Setenv("REGISTRY_PASSWORD", "se/cr@t :")
 
 	const rules = `columns: {amount: {aliases: [sum]}, at: {unit: ms}}, upcast: [{by: v, below: 2, default: {shop: x}}]`
 	tables := map[string]string{"events": "day UTC", "sums": "day UTC"}
@@ -139,7 +140,7 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 			more := map[string]string{
 				"json": "value: { column: value }", "json-tail": "value: { column: value, format: json }",
 				"avro-plain": "value: { column: value, format: avro }, schema: visit.avsc",
-				"avro":       fmt.Sprintf(`value: { column: value, format: avro }, registry: "http://$REGISTRY_USER@%s"`, strings.TrimPrefix(registry.URL, "http://")),
+				"avro":       fmt.Sprintf(`value: { column: value, format: avro }, registry: "http://$REGISTRY_USER:$REGISTRY_PASSWORD@%s"`, strings.TrimPrefix(registry.URL, "http://")),
 			}[how]
 			j = changedJob(t, j, map[string]string{"naming: kafka-connect": "naming: kafka-connect, " + more}, nil)
 		}
@@ -177,7 +178,7 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 			t.Fatalf("kept are %v, %v", kept, err)
 		}
 		data, err := os.ReadFile(kept[1])
-		if err != nil || !strings.Contains(string(data), `"id": 2`) || strings.Contains(string(data), "secret") {
+		if err != nil || !strings.Contains(string(data), `"id": 2`) || strings.Contains(string(data), "se/cr") {
 			t.Errorf("kept is %s, %v", data, err)
 		}
 	}

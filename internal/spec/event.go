@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -111,8 +112,8 @@ func (d *decoder) payload(s *Source, seg, tail *object) {
 	}
 	s.Segments.Registry, s.Segments.Schema = seg.str("registry", ""), seg.str("schema", "")
 	registry, schema := seg.get("registry"), seg.get("schema")
-	if registry != nil && !strings.HasPrefix(registry.text, "http://") && !strings.HasPrefix(registry.text, "https://") && !strings.HasPrefix(registry.text, "$") {
-		d.fail(registry.line, registry.path, "found %q, expected an http:// or https:// URL", registry.text)
+	if registry != nil {
+		d.registry(registry)
 	}
 	if schema != nil && (!avroFile.MatchString(schema.text) || path.IsAbs(schema.text) || slices.Contains(strings.Split(schema.text, "/"), "..")) {
 		d.fail(schema.line, schema.path, "found %q, expected an .avsc file in the job's folder", schema.text)
@@ -137,6 +138,19 @@ func (d *decoder) payload(s *Source, seg, tail *object) {
 	case avro != nil && !seg.has("registry") && !seg.has("schema"):
 		d.fail(avro.line, avro.path, "Avro needs the schema that values were written with: name the schema registry in source.segments.registry, "+
 			"or, for values that bear no schema id, an .avsc file of the job's folder in source.segments.schema")
+	}
+}
+
+// registry checks the address of a schema registry. What may hold a password is not repeated.
+func (d *decoder) registry(v *value) {
+	before, _, hasUser := strings.Cut(v.text, "@")
+	_, user, _ := strings.Cut(before, "://")
+	_, password, hasPassword := strings.Cut(user, ":")
+	switch {
+	case hasUser && hasPassword && !strings.HasPrefix(password, "$"):
+		d.fail(v.line, v.path, "a password does not belong into a job.yaml: name variables of the environment, as https://$REGISTRY_USER:$REGISTRY_PASSWORD@HOST")
+	case !strings.HasPrefix(v.text, "http://") && !strings.HasPrefix(v.text, "https://") && !strings.HasPrefix(v.text, "$"):
+		d.fail(v.line, v.path, "expected an http:// or https:// URL")
 	}
 }
 
@@ -294,19 +308,27 @@ func (d *decoder) factors(v *value) map[string]int64 {
 // RegistryURL returns the schema registry's address, with $NAMES expanded by lookup, which is usually [os.LookupEnv].
 // It is empty where the job has none.
 func (s Segments) RegistryURL(lookup func(string) (string, bool)) (string, error) {
-	return expandEnv("source.segments.registry", "the registry's address or its credentials", s.Registry, lookup)
+	const key, what = "source.segments.registry", "the registry's address, or its user or password"
+	before, after, hasUser := strings.Cut(s.Registry, "@")
+	if !hasUser {
+		return expandEnv(key, what, s.Registry, lookup)
+	}
+	before, err := expandEnv(key, what, before, func(name string) (string, bool) {
+		v, ok := lookup(name) // any character may be in it
+		return strings.ReplaceAll(url.QueryEscape(v), "+", "%20"), ok
+	})
+	if err != nil {
+		return "", err
+	}
+	after, err = expandEnv(key, what, after, lookup)
+	return before + "@" + after, err
 }
 
 // expandEnv replaces $NAMES of the environment in the value of a key.
 func expandEnv(key, what, text string, lookup func(string) (string, bool)) (string, error) {
-	var missing error
-	out := envForm.ReplaceAllStringFunc(text, func(ref string) string {
-		name := strings.Trim(ref, "${}")
-		v, ok := lookup(name)
-		if !ok || strings.TrimSpace(v) == "" {
-			missing = fmt.Errorf("%s is %s, but the environment has no %s: set it to %s", key, text, name, what)
-		}
-		return v
-	})
-	return out, missing
+	out, err := Expand(text, lookup)
+	if err != nil {
+		return "", fmt.Errorf("%s is %s, but %w to %s", key, text, err, what)
+	}
+	return out, nil
 }

@@ -118,7 +118,8 @@ func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
 		{"value: json", "value: avro", `job.yaml:7: source.tail.value: Avro needs the schema that values were written with: name the schema registry`},
 		{"value: json", "value: protobuf", `job.yaml:7: source.tail.value: "protobuf" is not built yet`},
 		{"sums: samples/retail/SHA256SUMS", "registry: \"http://r:8081\"", `job.yaml:6: source.segments.registry: it has no effect: no value is read as avro`},
-		{"sums: samples/retail/SHA256SUMS", "registry: \"r:8081\"", `job.yaml:6: source.segments.registry: found "r:8081", expected an http:// or https:// URL`},
+		{"sums: samples/retail/SHA256SUMS", "registry: \"r:8081\"", `job.yaml:6: source.segments.registry: expected an http:// or https:// URL`},
+		{"sums: samples/retail/SHA256SUMS", "registry: \"http://me:secret@r:8081\"", `job.yaml:6: source.segments.registry: a password does not belong into a job.yaml`},
 		{"sums: samples/retail/SHA256SUMS", "schema: ../line.avsc", `job.yaml:6: source.segments.schema: found "../line.avsc", expected an .avsc file in the job's folder`},
 		{"sums: samples/retail/SHA256SUMS", "value: {column: value, format: avro}", `job.yaml:6: source.segments.value.format: Avro needs the schema`},
 		{"sums: samples/retail/SHA256SUMS", "value: {format: json}", `job.yaml:6: source.segments.value: the key column is missing`},
@@ -280,9 +281,9 @@ func TestColumnRulesAndUpcasts(t *testing.T) {
 	if got := s.Source.Event.Upcasts; !reflect.DeepEqual(got, upcasts) {
 		t.Errorf("upcasts %+v", got)
 	}
-	env := map[string]string{"SR_USER": "me", "SR_KEY": "secret"}
+	env := map[string]string{"SR_USER": "me", "SR_KEY": "se/c @ret"}
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
-	if url, err := s.Source.Segments.RegistryURL(lookup); err != nil || url != "https://me:secret@sr:8081" {
+	if url, err := s.Source.Segments.RegistryURL(lookup); err != nil || url != "https://me:se%2Fc%20%40ret@sr:8081" {
 		t.Errorf("registry %s, %v", url, err)
 	}
 	delete(env, "SR_KEY")
