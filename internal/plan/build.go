@@ -228,6 +228,9 @@ func load(s *spec.Spec, inv Inventory, noBounds bool) ([]*log, error) {
 		if l.stored != nil || len(l.segments) > 0 || len(l.unusable) > 0 {
 			return nil, fmt.Errorf("what tiered storage has of partition %d is listed twice, or beside other segments", st.Partition)
 		}
+		if noBounds {
+			st = st.unbounded()
+		}
 		l.stored = st
 	}
 	if len(logs) == 0 {

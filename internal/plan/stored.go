@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"hindcast/internal/unit"
@@ -35,6 +36,16 @@ func (s *Stored) validate() error {
 		return bad("its segments have %s, not all of %s", has, s.Offsets)
 	}
 	return nil
+}
+
+// unbounded returns a copy without bounds of record times.
+func (s *Stored) unbounded() *Stored {
+	c := *s
+	c.Segments = slices.Clone(s.Segments)
+	for i := range c.Segments {
+		c.Segments[i].Latest = nil
+	}
+	return &c
 }
 
 // end is the offset after the last that it has.
