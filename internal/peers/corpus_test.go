@@ -298,7 +298,8 @@ func TestCorpusAgainstPeers(t *testing.T) {
 	both, read := counts["flat, read by DuckDB and arrow-go"], counts["of these read by Hindcast"]
 	t.Logf("counts, decimals read at their own scale, clocks taken for UTC's, INT96 for UTC instants:")
 	for _, k := range []string{
-		"total", "read whole", "read but for columns that are refused", "refused whole", "flat, read by DuckDB and arrow-go", "of these read by Hindcast",
+		"total", "read whole", "read but for columns that are refused", "refused whole",
+		"flat, read by DuckDB and arrow-go", "of these read by Hindcast",
 		"columns that all three read alike", "columns of numbers that only text holds", "columns that DuckDB and arrow-go read differently", "mismatches", "panics, hangs, over the limit",
 	} {
 		t.Logf("%5d %s", counts[k], k)
@@ -310,5 +311,6 @@ func TestCorpusAgainstPeers(t *testing.T) {
 	if 100*read < 95*both {
 		t.Errorf("only %d of %d are read", read, both)
 	}
-	t.Logf("most memory of Hindcast's process: %d MiB of the %d that it may have, by %s; all in %v", peak>>20, ownMemory>>20, peakFile, time.Since(start).Round(time.Second))
+	t.Logf("most memory of Hindcast's process: %d MiB of the %d that it may have, by %s; all in %v",
+		peak>>20, ownMemory>>20, peakFile, time.Since(start).Round(time.Second))
 }

@@ -120,7 +120,10 @@ func duckColumn(db *sql.DB, from, name, typ string, d *digest) error {
 			return nil
 		}
 	case typ == "INTERVAL":
-		expr = fmt.Sprintf("printf('%%d %%d %%d', datepart('year', %[1]s) * 12 + datepart('month', %[1]s), datepart('day', %[1]s), epoch_us(%[1]s - to_months((datepart('year', %[1]s) * 12 + datepart('month', %[1]s))::INTEGER) - to_days(datepart('day', %[1]s)::INTEGER)))", expr)
+		months := fmt.Sprintf("(datepart('year', %[1]s) * 12 + datepart('month', %[1]s))", expr)
+		days := fmt.Sprintf("datepart('day', %s)", expr)
+		clock := fmt.Sprintf("epoch_us(%s - to_months(%s::INTEGER) - to_days(%s::INTEGER))", expr, months, days)
+		expr = fmt.Sprintf("printf('%%d %%d %%d', %s, %s, %s)", months, days, clock)
 		add = func(v any) error {
 			s, ok := v.(string)
 			if !ok {
