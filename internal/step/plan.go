@@ -16,6 +16,7 @@ import (
 	"hindcast/internal/preflight"
 	"hindcast/internal/source/parquetsrc"
 	"hindcast/internal/source/tailsrc"
+	"hindcast/internal/source/tieredsrc"
 	"hindcast/internal/source/topicinfo"
 	"hindcast/internal/spec"
 	"hindcast/internal/table"
@@ -118,7 +119,7 @@ func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
 	if err != nil {
 		return Planned{}, err
 	}
-	inv, err := e.inventory(ctx, j, r)
+	inv, tiered, err := e.inventory(ctx, j, r)
 	if err != nil {
 		return Planned{}, err
 	}
@@ -127,6 +128,9 @@ func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
 	})
 	if err != nil {
 		return Planned{}, e.unplanned(ctx, r, inv, err)
+	}
+	if err := e.pinStored(ctx, r.Spec.Source, tiered, pl); err != nil {
+		return Planned{}, err
 	}
 	p := Planned{Plan: pl, Canaries: r.Canaries}
 	ds, err := e.Dataset(ctx, r.Spec)
@@ -217,21 +221,24 @@ func sameTables(ctx context.Context, ds blob.Store, ref table.Ref, j job.Job, s 
 	return nil
 }
 
-// inventory is what there is of the log: its segments and, where the job has a tail, what the brokers pin.
-func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (plan.Inventory, error) {
-	inv, err := e.listed(ctx, j, r)
-	if err != nil {
-		return plan.Inventory{}, err
+// inventory is what there is of the log: its segments and, where the job has a tail, what the brokers pin. Tiered is nil for a job that does not read
+// tiered storage.
+func (e *Env) inventory(ctx context.Context, j job.Job, r Request) (inv plan.Inventory, tiered *tieredsrc.Log, err error) {
+	if inv, err = e.listed(ctx, j, r); err == nil {
+		err = e.pin(ctx, r.Spec.Source, &inv)
 	}
-	if err := e.pin(ctx, r.Spec.Source, &inv); err != nil {
-		return plan.Inventory{}, err
+	if err == nil {
+		tiered, err = e.stored(ctx, r.Spec.Source, &inv)
 	}
-	return inv, nil
+	return inv, tiered, err
 }
 
-// listed is the inventory without the tail.
+// listed is the inventory without the tail and tiered storage.
 func (e *Env) listed(ctx context.Context, j job.Job, r Request) (plan.Inventory, error) {
 	src := r.Spec.Source
+	if src.Segments.Tiered != nil {
+		return plan.Inventory{Topic: src.Topic, AsOf: r.AsOf}, nil
+	}
 	segments, err := e.Open(ctx, e.Locate(src.Segments.Parquet))
 	if err != nil {
 		return plan.Inventory{}, fmt.Errorf("open segments: %w", err)
