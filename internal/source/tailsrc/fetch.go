@@ -126,6 +126,8 @@ func (f *fetcher) lineage(ctx context.Context) error {
 	case part.EndOffset >= 0 && part.EndOffset < f.to: // negative: the leader does not know
 		return fmt.Errorf("the log was truncated at offset %d, though it had offsets up to %d, and what lies there now came later: "+
 			"a replica that lacked the rest was elected leader: %w", part.EndOffset, f.to, ErrChanged)
+	case f.held && part.EndOffset >= 0 && part.LeaderEpoch >= 0 && part.LeaderEpoch < f.pinned.Epoch:
+		return fmt.Errorf("the log has no record of the leader of epoch %d, though it had: a replica that lacked them was elected leader: %w", f.pinned.Epoch, ErrChanged)
 	}
 	return nil
 }
