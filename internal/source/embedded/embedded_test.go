@@ -131,7 +131,7 @@ func TestRestart(t *testing.T) {
 		}
 		req := kmsg.NewPtrMetadataRequest()
 		rt := kmsg.NewMetadataRequestTopic()
-		rt.Topic = kmsg.StringPtr(topic)
+		rt.Topic = new(topic)
 		req.Topics = append(req.Topics, rt)
 		resp, err := req.RequestWith(t.Context(), client(t, b))
 		if err != nil || len(resp.Topics) != 1 {
