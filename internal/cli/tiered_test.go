@@ -140,11 +140,13 @@ func (l *tieredLog) objects(partition int32, base int64) []string {
 	return files
 }
 
-// reads is a job that reads the log from tiered storage; with the tail, if that is set.
-func (l *tieredLog) reads(tail bool) []job.Job {
+// reads is a job that reads the log from tiered storage, into a table by day; with the tail, if that is set.
+func (l *tieredLog) reads(tail bool) []job.Job { return l.cut("day UTC", tail) }
+
+func (l *tieredLog) cut(table string, tail bool) []job.Job {
 	l.t.Helper()
 	l.t.Setenv("TIERED_KEYS", filepath.Join(l.dir, "keys"))
-	j := l.job(smallJob{Tables: map[string]string{"events": "day UTC"}})
+	j := l.job(smallJob{Tables: map[string]string{"events": table}})
 	words := map[string]string{
 		fmt.Sprintf("parquet: %q, naming: kafka-connect", l.dir): fmt.Sprintf("tiered: %q, layout: aiven, key: { k1: $TIERED_KEYS/k1.pem }", l.store),
 	}
@@ -377,4 +379,40 @@ func TestPlanPinsTieredObjects(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A table by bucket is made of the whole log: of all that is committed in the store, and of the tail.
+func TestTieredSegmentsOfTheWholeLog(t *testing.T) {
+	l := newTieredLog(t).aiven()
+	list := l.cut("bucket id 2", true)
+	ws := filepath.Join(t.TempDir(), "ws")
+	run := hindcastWith(t, list, "run", "visits", "--promote", "--json", "--workspace", ws).ok(t)
+	var want []string
+	for _, e := range l.events {
+		want = append(want, e.ID)
+	}
+	got := strings.Fields(ids(t, list, ws))
+	slices.Sort(got)
+	slices.Sort(want)
+	same(t, strings.Join(got, " "), strings.Join(want, " "))
+	if sum := sumOf(run.status(t).Account, "events"); sum.Applied != int64(len(want)) || sum.Skipped != 5 || sum.Offsets != 2*tieredEnd {
+		t.Errorf("%+v, want %d applied, and 5 without a committed record", sum, len(want))
+	}
+}
+
+// What is wrong with a key is told before anything is read.
+func TestKeysOfTieredSegments(t *testing.T) {
+	l := newTieredLog(t).aiven()
+	list := l.reads(true)
+	file := filepath.Join(l.dir, "keys", "k1.pem")
+	if err := os.WriteFile(file, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, "no PEM", hindcastWith(t, list, "source", "inspect", "visits").exits(t, 2).err, "source.segments.key.k1: ", "k1.pem")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, "no file", hindcastWith(t, list, "source", "inspect", "visits").exits(t, 2).err, "source.segments.key.k1: ", "k1.pem: no such file")
+	t.Setenv("TIERED_KEYS", "")
+	contains(t, "no variable", hindcastWith(t, list, "source", "inspect", "visits").exits(t, 2).err, "the environment has no TIERED_KEYS: set it")
 }

@@ -7,8 +7,8 @@
 //
 //	runs/<run>/request.json      what was asked for, written once before anything else
 //	           plan.json         what is read, with the base version and the plan's digest
-//	           tails.jsonl       the topic partitions to capture, an item a line
-//	           captured/         the tail, as segments; <partition>.json when one is complete
+//	           tails.jsonl       the topic partitions to capture of, an item a line
+//	           captured/         the tail and what tiered storage has, as segments; <partition>.json when one is complete
 //	           shards/<id>.json  a worker's share
 //	           shards.jsonl      the shards, an item a line
 //	           schemas/          what the schema ids of Avro values stood for

@@ -95,6 +95,9 @@ func (e *Env) stored(ctx context.Context, src spec.Source, inv *plan.Inventory) 
 		return nil, nil //nolint:nilnil // the doc says what nil is
 	}
 	log, err := e.tiered(ctx, src, tieredsrc.Options{TopicID: inv.TopicID}, &inv.Listed)
+	if named, ok := errors.AsType[*Error](err); ok {
+		return nil, named // of a key
+	}
 	if err != nil {
 		return nil, refusedUnlessTransient(err)
 	}
