@@ -7,6 +7,6 @@
 // decimals, the zone of wall clocks, what INT96 means. Times of day are Int64, in microseconds since midnight; intervals, UUIDs, JSON, BSON
 // and shapes are bytes as they lie; 16-bit floats are Float64.
 //
-// Metadata is decoded in the package footer, pages in the package column. The
-// library parquet-go writes.
+// Metadata is decoded in the package footer, pages in the package column. Files are
+// written page by page with parquet-go's encodings and definitions of the format.
 package parquetfile

@@ -1,6 +1,9 @@
 package parquetfile
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -8,8 +11,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/compress/zstd"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
 
 	"hindcast/internal/record"
 )
@@ -56,26 +60,23 @@ const (
 // index, columns in the order of the schema with field ids from 1. The same
 // rows give the same bytes, however they are cut into batches. It buffers one row
 // group, compressed. It is not safe for concurrent use; after an error it writes no more.
+//
+// See https://github.com/apache/parquet-format: data pages are of version 2, and a page index precedes the footer.
 type Writer struct {
 	schema  record.Schema
-	w       *parquet.Writer //nolint:staticcheck // GenericWriter wants a Go type; the columns are known at run time only
-	columns []columnWriter
-	values  []parquet.Value
+	w       io.Writer
+	at      int64 // bytes written
+	columns []*chunkWriter
 	group   int   // rows per group, at most
 	rows    int   // rows in the current group
 	bytes   int64 // of values in the current group
+	footer  format.FileMetaData
+	indexes [][]format.ColumnIndex // by row group and column
+	offsets [][]format.OffsetIndex
 	err     error
 }
 
-// columnWriter ends pages itself, by rows and lengths alone: the library does
-// so at the end of whatever batch happens to fill its buffer.
-type columnWriter struct {
-	*parquet.ColumnWriter
-	name   string
-	width  int // bytes that a value counts for, beside a string's length
-	millis bool
-	page   int // bytes in the current page
-}
+const magic = "PAR1"
 
 // NewWriter starts a file. Options that do not fit the schema are an error. The
 // caller owns w and must call [Writer.Close].
@@ -83,39 +84,24 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	if err := checkOptions(schema, opts); err != nil {
 		return nil, fmt.Errorf("write parquet: %w", err)
 	}
-	out := &Writer{schema: schema, group: opts.RowGroupRows, values: make([]parquet.Value, 0, stepRows)}
-	if out.group == 0 {
-		out.group = defaultRowGroupRows
-	}
-	root := &rootNode{}
-	for i, f := range schema {
-		c := columnWriter{name: f.Name, width: valueWidth(f), millis: slices.Contains(opts.Millis, f.Name)}
-		out.columns = append(out.columns, c)
-		root.fields = append(root.fields, &fieldNode{Node: parquet.FieldID(columnNode(f, opts.Encodings[f.Name], c.millis, slices.Contains(opts.Binary, f.Name)), i+1), name: f.Name})
-	}
-	config := []parquet.WriterOption{
-		parquet.NewSchema("schema", root),
-		parquet.Compression(&zstd.Codec{Level: zstd.SpeedDefault}),
-		// The library's own default depends on how the binary was built.
-		parquet.CreatedBy("hindcast", "1.0.0", "parquet-go-0.32.0"),
-		parquet.PageBufferSize(4 * pageBytes), // more than columnWriter lets a page have, so that the library ends none
-		parquet.DictionaryMaxBytes(dictionaryBytes),
-		parquet.DataPageVersion(2),
-		parquet.DataPageStatistics(true),
-		parquet.MaxRowsPerRowGroup(math.MaxInt64),
-	}
-	for _, k := range slices.Sorted(maps.Keys(opts.KeyValue)) {
-		config = append(config, parquet.KeyValueMetadata(k, opts.KeyValue[k]))
-	}
-	err := guard(func() error {
-		out.w = parquet.NewWriter(w, config...)
-		for i, c := range out.w.ColumnWriters() {
-			out.columns[i].ColumnWriter = c
-		}
-		return nil
-	})
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, fmt.Errorf("write parquet: %w", err)
+	}
+	out := &Writer{schema: schema, w: w, group: cmp.Or(opts.RowGroupRows, defaultRowGroupRows)}
+	out.footer = format.FileMetaData{
+		Version: 2, KeyValueMetadata: []format.KeyValue{}, // empty lists are written, as ever
+		CreatedBy: "hindcast version 1.0.0(build parquet-go-0.32.0)",
+		Schema:    []format.SchemaElement{{Name: "schema", NumChildren: thrift.New(count(len(schema)))}},
+	}
+	for i, f := range schema {
+		c := newChunkWriter(f, opts.Encodings[f.Name], slices.Contains(opts.Millis, f.Name), z)
+		out.columns = append(out.columns, c)
+		out.footer.Schema = append(out.footer.Schema, c.schemaElement(i+1, slices.Contains(opts.Binary, f.Name)))
+		out.footer.ColumnOrders = append(out.footer.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
+	}
+	for _, k := range slices.Sorted(maps.Keys(opts.KeyValue)) {
+		out.footer.KeyValueMetadata = append(out.footer.KeyValueMetadata, format.KeyValue{Key: k, Value: opts.KeyValue[k]})
 	}
 	return out, nil
 }
@@ -173,7 +159,7 @@ func (w *Writer) Write(b *record.Batch) error {
 // Close writes what is buffered and the footer. A file without rows is a valid file.
 func (w *Writer) Close() error {
 	if w.err == nil {
-		if w.err = guard(w.w.Close); w.err == nil {
+		if w.err = guard(w.close); w.err == nil {
 			w.err = errClosed
 			return nil
 		}
@@ -195,10 +181,12 @@ func (w *Writer) write(b *record.Batch) error {
 	for at := 0; at < b.Len; {
 		// Steps end at multiples of stepRows within the group, so that what is decided between them depends on rows only.
 		n := min(b.Len-at, stepRows-w.rows%stepRows, w.group-w.rows)
-		for i := range w.columns {
-			if err := w.writeColumn(i, &b.Columns[i], at, at+n); err != nil {
-				return fmt.Errorf("column %q: %w", w.columns[i].name, err)
+		for i, c := range w.columns {
+			size, err := c.append(&b.Columns[i], at, at+n)
+			if err != nil {
+				return fmt.Errorf("column %q: %w", c.field.Name, err)
 			}
+			w.bytes += int64(size)
 		}
 		at, w.rows = at+n, w.rows+n
 		if w.rows == w.group || w.rows%stepRows == 0 && w.bytes >= rowGroupBytes {
@@ -210,91 +198,87 @@ func (w *Writer) write(b *record.Batch) error {
 	return nil
 }
 
+// endGroup writes the row group, if it has a row.
 func (w *Writer) endGroup() error {
-	w.rows, w.bytes = 0, 0
-	for i := range w.columns {
-		w.columns[i].page = 0
-	}
-	return w.w.Flush()
-}
-
-// writeColumn appends rows [from, to) of c, ending pages on the way.
-func (w *Writer) writeColumn(i int, c *record.Column, from, to int) error {
-	out, f := &w.columns[i], w.schema[i]
-	level := 0
-	if f.Nullable {
-		level = 1
-	}
-	values := w.values[:0]
-	for row := from; row < to; row++ {
-		var v parquet.Value
-		size := out.width
-		switch {
-		case c.Nulls.Get(row):
-			if !f.Nullable {
-				return fmt.Errorf("row %d of the batch is null, and the column is not nullable", row)
-			}
-			values = append(values, parquet.NullValue().Level(0, 0, i))
-		case f.Kind == record.String:
-			s := c.Strings.At(row)
-			size += len(s)
-			values = append(values, parquet.ByteArrayValue(s).Level(0, level, i))
-		default:
-			var err error
-			if v, err = fixedValue(f.Kind, c, row, out.millis); err != nil {
-				return err
-			}
-			values = append(values, v.Level(0, level, i))
-		}
-		out.page += size
-		w.bytes += int64(size)
-		if out.page >= pageBytes {
-			if err := out.append(values); err != nil {
-				return err
-			}
-			if err := out.Flush(); err != nil {
-				return err
-			}
-			out.page, values = 0, values[:0]
-		}
-	}
-	return out.append(values)
-}
-
-func (c *columnWriter) append(values []parquet.Value) error {
-	if len(values) == 0 {
+	if w.rows == 0 {
 		return nil
 	}
-	n, err := c.WriteRowValues(values)
-	if err == nil && n != len(values) {
-		err = fmt.Errorf("wrote %d of %d rows", n, len(values))
+	if err := w.begin(); err != nil {
+		return err
 	}
+	g := format.RowGroup{NumRows: int64(w.rows), SortingColumns: []format.SortingColumn{}, FileOffset: w.at, Ordinal: int16(len(w.footer.RowGroups))} //nolint:gosec // checked below
+	if len(w.footer.RowGroups) > math.MaxInt16 {
+		return fmt.Errorf("more than %d row groups", math.MaxInt16+1)
+	}
+	indexes, offsets := make([]format.ColumnIndex, len(w.columns)), make([]format.OffsetIndex, len(w.columns))
+	for i, c := range w.columns {
+		if err := c.finish(w.at, w.put); err != nil {
+			return fmt.Errorf("column %q: %w", c.field.Name, err)
+		}
+		g.Columns = append(g.Columns, format.ColumnChunk{MetaData: c.meta})
+		g.TotalByteSize += c.meta.TotalUncompressedSize
+		g.TotalCompressedSize += c.meta.TotalCompressedSize
+		indexes[i], offsets[i] = c.index, c.offsets
+		c.reset()
+	}
+	w.footer.RowGroups = append(w.footer.RowGroups, g)
+	w.indexes, w.offsets = append(w.indexes, indexes), append(w.offsets, offsets)
+	w.footer.NumRows += int64(w.rows)
+	w.rows, w.bytes = 0, 0
+	return nil
+}
+
+func (w *Writer) begin() error {
+	if w.at > 0 {
+		return nil
+	}
+	return w.put([]byte(magic))
+}
+
+func (w *Writer) put(b []byte) error {
+	n, err := w.w.Write(b)
+	w.at += int64(n)
 	return err
 }
 
-func fixedValue(kind record.Kind, c *record.Column, row int, millis bool) (parquet.Value, error) {
-	if kind == record.Float64 {
-		return parquet.DoubleValue(c.Float64s[row]), nil
+func (w *Writer) close() error {
+	if err := w.endGroup(); err != nil {
+		return err
 	}
-	v := c.Int64s[row]
-	switch {
-	case kind == record.Bool:
-		return parquet.BooleanValue(v != 0), nil
-	case kind == record.Date:
-		if v < math.MinInt32 || v > math.MaxInt32 {
-			return parquet.Value{}, fmt.Errorf("%d days since 1970 are past what a Parquet date holds", v)
-		}
-		return parquet.Int32Value(int32(v)), nil
-	case millis:
-		if v%1000 != 0 {
-			return parquet.Value{}, fmt.Errorf("the timestamp %d µs is no whole millisecond", v)
-		}
-		return parquet.Int64Value(v / 1000), nil
+	if err := w.begin(); err != nil {
+		return err
 	}
-	return parquet.Int64Value(v), nil
+	var out bytes.Buffer
+	for g := range w.indexes {
+		for i := range w.indexes[g] {
+			c := &w.footer.RowGroups[g].Columns[i]
+			c.ColumnIndexOffset = w.at + int64(out.Len())
+			if err := encodeThrift(&out, &w.indexes[g][i]); err != nil {
+				return err
+			}
+			c.ColumnIndexLength = count(int(w.at + int64(out.Len()) - c.ColumnIndexOffset))
+		}
+	}
+	for g := range w.offsets {
+		for i := range w.offsets[g] {
+			c := &w.footer.RowGroups[g].Columns[i]
+			c.OffsetIndexOffset = w.at + int64(out.Len())
+			if err := encodeThrift(&out, &w.offsets[g][i]); err != nil {
+				return err
+			}
+			c.OffsetIndexLength = count(int(w.at + int64(out.Len()) - c.OffsetIndexOffset))
+		}
+	}
+	footer := out.Len()
+	if err := encodeThrift(&out, &w.footer); err != nil {
+		return err
+	}
+	out.Write(binary.LittleEndian.AppendUint32(nil, uint32(out.Len()-footer))) //nolint:gosec // far less
+	out.WriteString(magic)
+	return w.put(out.Bytes())
 }
 
-// valueWidth bounds what a value takes of the library's buffers, without the bytes of a string.
+// valueWidth is what a value counts for where a page or a row group ends, without the bytes of a string.
 func valueWidth(f record.Field) int {
 	n := 8
 	if f.Nullable {

@@ -1,0 +1,602 @@
+package parquetfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/encoding/delta"
+	"github.com/parquet-go/parquet-go/encoding/plain"
+	"github.com/parquet-go/parquet-go/encoding/rle"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"hindcast/internal/record"
+)
+
+// chunkWriter makes the pages of one column of a row group. Pages end by rows and lengths alone, so
+// that the bytes do not depend on how rows come in batches.
+type chunkWriter struct {
+	field  record.Field
+	typ    format.Type
+	coding format.Encoding // of data pages; see plainFrom
+	millis bool
+	width  int // bytes that a value counts for, beside a string's length
+	zstd   *zstd.Encoder
+
+	page page
+	dict dictionary
+	// plainFrom is set once the dictionary has passed its limit: pages go on without it.
+	plainFrom bool
+
+	// The row group's pages, compressed, and what its metadata says of them. The dictionary's, which is known last, comes first.
+	first   bytes.Buffer
+	pages   bytes.Buffer
+	meta    format.ColumnMetaData
+	index   format.ColumnIndex
+	offsets format.OffsetIndex
+	bounds  bounds
+	rows    int64
+	lengths int64 // of strings
+
+	encoded, packed, levels []byte // scratch
+	header                  bytes.Buffer
+}
+
+// page holds the values of the current data page that are not null, as the kind has it.
+type page struct {
+	ints   []int64
+	days   []int32
+	floats []float64
+	bits   []byte // booleans, packed
+	text   []byte // strings, one after the other, of which string i ends at ends[i+1]
+	ends   []uint32
+	codes  []int32 // in place of all of these, where there is a dictionary
+	values int     // that are not null
+	levels []byte  // 0 or 1 a row, if the column is nullable
+	rows   int
+	size   int // by which pages end
+}
+
+func (p *page) reset() {
+	*p = page{
+		ints: p.ints[:0], days: p.days[:0], floats: p.floats[:0], bits: p.bits[:0], text: p.text[:0], ends: append(p.ends[:0], 0),
+		codes: p.codes[:0], levels: p.levels[:0],
+	}
+}
+
+// dictionary numbers the distinct values of a row group in the order in which they come.
+type dictionary struct {
+	byText map[string]int32
+	byWord map[uint64]int32 // fixed values by their bits
+	values page
+}
+
+func (d *dictionary) reset() {
+	clear(d.byText)
+	clear(d.byWord)
+	d.values.reset()
+}
+
+// size is what its values take.
+func (d *dictionary) size() int {
+	return len(d.values.text) + 8*len(d.values.ints) + 4*len(d.values.days) + 8*len(d.values.floats)
+}
+
+func (d *dictionary) len() int { return len(d.byText) + len(d.byWord) }
+
+func newChunkWriter(f record.Field, enc Encoding, millis bool, z *zstd.Encoder) *chunkWriter {
+	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), zstd: z, coding: format.Plain}
+	switch f.Kind {
+	case record.Bool:
+		c.typ = format.Boolean
+	case record.Float64:
+		c.typ = format.Double
+	case record.String:
+		c.typ = format.ByteArray
+	case record.Date:
+		c.typ = format.Int32
+	case record.Int64, record.Timestamp:
+		c.typ = format.Int64
+	}
+	switch {
+	case enc == Dictionary, enc == Auto && (f.Kind == record.String || f.Kind == record.Date):
+		c.coding = format.RLEDictionary
+		c.dict = dictionary{byText: map[string]int32{}, byWord: map[uint64]int32{}}
+	case enc == Delta && f.Kind == record.String:
+		c.coding = format.DeltaByteArray
+	case enc == Delta:
+		c.coding = format.DeltaBinaryPacked
+	}
+	c.reset()
+	return c
+}
+
+// reset begins a row group.
+func (c *chunkWriter) reset() {
+	c.page.reset()
+	c.dict.reset()
+	c.plainFrom, c.rows, c.lengths, c.bounds = false, 0, 0, bounds{}
+	c.first.Reset()
+	c.pages.Reset()
+	c.index, c.offsets = format.ColumnIndex{}, format.OffsetIndex{}
+	c.meta = format.ColumnMetaData{Type: c.typ, PathInSchema: []string{c.field.Name}, Codec: format.Zstd}
+	encodings := []format.Encoding{c.coding}
+	if c.coding == format.RLEDictionary {
+		encodings = append(encodings, format.Plain)
+	}
+	if c.field.Nullable {
+		encodings = append(encodings, format.RLE)
+		c.meta.SizeStatistics.DefinitionLevelHistogram = make([]int64, 2)
+	}
+	slices.Sort(encodings)
+	c.meta.Encoding = encodings
+}
+
+// append adds rows [from, to) of col, ending pages on the way. It returns their size.
+func (c *chunkWriter) append(col *record.Column, from, to int) (size int, err error) {
+	for row := from; row < to; row++ {
+		n := c.width
+		if col.Nulls.Get(row) {
+			if !c.field.Nullable {
+				return 0, fmt.Errorf("row %d of the batch is null, and the column is not nullable", row)
+			}
+			c.page.levels = append(c.page.levels, 0)
+		} else {
+			if c.field.Nullable {
+				c.page.levels = append(c.page.levels, 1)
+			}
+			length, err := c.value(col, row)
+			if err != nil {
+				return 0, err
+			}
+			n += length
+			c.page.values++
+		}
+		c.page.rows++
+		c.page.size += n
+		size += n
+		if c.page.size >= pageBytes {
+			if err := c.endPage(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return size, nil
+}
+
+// value adds a value that is not null to the page, and returns a string's length.
+func (c *chunkWriter) value(col *record.Column, row int) (length int, err error) {
+	p, coded := &c.page, c.coding == format.RLEDictionary && !c.plainFrom
+	if c.field.Kind == record.String {
+		s := col.Strings.At(row)
+		c.lengths += int64(len(s))
+		if coded {
+			code, known := c.dict.byText[string(s)]
+			if !known {
+				code = int32(len(c.dict.byText)) //nolint:gosec // a dictionary ends at a size
+				c.dict.byText[string(s)] = code
+				c.dict.values.addText(s)
+			}
+			p.codes = append(p.codes, code)
+			return len(s), nil
+		}
+		p.addText(s)
+		return len(s), nil
+	}
+	v, word := int64(0), uint64(0)
+	if c.field.Kind == record.Float64 {
+		word = math.Float64bits(col.Float64s[row])
+	} else if v, err = c.stored(col.Int64s[row]); err != nil {
+		return 0, err
+	} else {
+		word = uint64(v) //nolint:gosec // its bits
+	}
+	if coded {
+		code, known := c.dict.byWord[word]
+		if !known {
+			code = int32(len(c.dict.byWord)) //nolint:gosec // a dictionary ends at a size
+			c.dict.byWord[word] = code
+			c.dict.values.addFixed(c.typ, word)
+		}
+		p.codes = append(p.codes, code)
+		return 0, nil
+	}
+	p.addFixed(c.typ, word)
+	return 0, nil
+}
+
+// stored is a value as the file has it.
+func (c *chunkWriter) stored(v int64) (int64, error) {
+	switch {
+	case c.field.Kind == record.Date && (v < math.MinInt32 || v > math.MaxInt32):
+		return 0, fmt.Errorf("%d days since 1970 are past what a Parquet date holds", v)
+	case c.millis && v%1000 != 0:
+		return 0, fmt.Errorf("the timestamp %d µs is no whole millisecond", v)
+	case c.millis:
+		return v / 1000, nil
+	case c.field.Kind == record.Bool && v != 0:
+		return 1, nil
+	}
+	return v, nil
+}
+
+func (p *page) addText(s []byte) {
+	p.text = append(p.text, s...)
+	p.ends = append(p.ends, uint32(len(p.text))) //nolint:gosec // far less, by the size of pages and dictionaries
+}
+
+func (p *page) addFixed(typ format.Type, word uint64) {
+	switch typ {
+	case format.Boolean:
+		if p.values%8 == 0 {
+			p.bits = append(p.bits, 0)
+		}
+		p.bits[p.values/8] |= byte(word) << (p.values % 8)
+	case format.Int32:
+		p.days = append(p.days, int32(word)) //nolint:gosec // it was checked
+	case format.Double:
+		p.floats = append(p.floats, math.Float64frombits(word))
+	case format.Int64, format.Int96, format.Float, format.ByteArray, format.FixedLenByteArray:
+		p.ints = append(p.ints, int64(word)) //nolint:gosec // its bits
+	}
+}
+
+// encode lays out values.
+func (p *page) encode(dst []byte, typ format.Type, coding format.Encoding) ([]byte, error) {
+	switch coding { //nolint:exhaustive // those of newChunkWriter
+	case format.RLEDictionary:
+		return new(rle.DictionaryEncoding).EncodeInt32(dst, p.codes)
+	case format.DeltaByteArray:
+		return new(delta.ByteArrayEncoding).EncodeByteArray(dst, p.text, p.ends)
+	case format.DeltaBinaryPacked:
+		if typ == format.Int32 {
+			return new(delta.BinaryPackedEncoding).EncodeInt32(dst, p.days)
+		}
+		return new(delta.BinaryPackedEncoding).EncodeInt64(dst, p.ints)
+	}
+	var e plain.Encoding
+	switch typ { //nolint:exhaustive // those of newChunkWriter
+	case format.Boolean:
+		return e.EncodeBoolean(dst, p.bits)
+	case format.Int32:
+		return e.EncodeInt32(dst, p.days)
+	case format.Double:
+		return e.EncodeDouble(dst, p.floats)
+	case format.ByteArray:
+		return e.EncodeByteArray(dst, p.text, p.ends)
+	}
+	return e.EncodeInt64(dst, p.ints)
+}
+
+// endPage writes the current page, if it has a row.
+func (c *chunkWriter) endPage() error {
+	p := &c.page
+	if p.rows == 0 {
+		return nil
+	}
+	coding := c.coding
+	if c.plainFrom {
+		coding = format.Plain
+	}
+	var err error
+	if c.encoded, err = p.encode(c.encoded[:0], c.typ, coding); err != nil {
+		return err
+	}
+	c.levels = c.levels[:0]
+	if c.field.Nullable {
+		if c.levels, err = (&rle.Encoding{BitWidth: 1}).EncodeLevels(c.levels, p.levels); err != nil {
+			return err
+		}
+	}
+	c.packed = c.zstd.EncodeAll(c.encoded, c.packed[:0])
+	nulls := p.rows - p.values
+	b := p.bounds(c.typ, coding, &c.dict.values)
+	first := c.rows
+	at := c.meta.TotalCompressedSize
+	header := format.PageHeader{
+		Type: format.DataPageV2,
+		DataPageHeaderV2: thrift.New(format.DataPageHeaderV2{
+			NumValues: count(p.rows), NumNulls: count(nulls), NumRows: count(p.rows), Encoding: coding,
+			DefinitionLevelsByteLength: count(len(c.levels)), IsCompressed: thrift.New(true),
+			// Min and Max, too: old readers know nothing else.
+			Statistics: format.Statistics{Min: b.least, Max: b.most, NullCount: int64(nulls), MinValue: b.least, MaxValue: b.most},
+		}),
+	}
+	size, err := c.putPage(&c.pages, &header, c.levels)
+	if err != nil {
+		return err
+	}
+	c.rows += int64(p.rows)
+	c.meta.NumValues += int64(p.rows)
+	c.meta.Statistics.NullCount += int64(nulls)
+	c.bounds.widen(c.typ, b)
+	c.offsets.PageLocations = append(c.offsets.PageLocations, format.PageLocation{Offset: at, CompressedPageSize: size, FirstRowIndex: first})
+	c.index.NullPages = append(c.index.NullPages, p.values == 0)
+	c.index.NullCounts = append(c.index.NullCounts, int64(nulls))
+	c.index.MinValues = append(c.index.MinValues, b.least)
+	c.index.MaxValues = append(c.index.MaxValues, b.most)
+	if c.field.Nullable {
+		c.index.DefinitionLevelHistogram = append(c.index.DefinitionLevelHistogram, int64(nulls), int64(p.values))
+		c.meta.SizeStatistics.DefinitionLevelHistogram[0] += int64(nulls)
+		c.meta.SizeStatistics.DefinitionLevelHistogram[1] += int64(p.values)
+	}
+	c.plainFrom = c.plainFrom || c.coding == format.RLEDictionary && c.dict.size() > dictionaryBytes
+	p.reset()
+	return nil
+}
+
+// putPage adds a page's header, its levels and c.packed, which is c.encoded.
+func (c *chunkWriter) putPage(to *bytes.Buffer, h *format.PageHeader, levels []byte) (size int32, err error) {
+	if len(c.encoded) > math.MaxInt32/2 {
+		return 0, fmt.Errorf("a page of %d bytes", len(c.encoded))
+	}
+	h.UncompressedPageSize, h.CompressedPageSize = count(len(levels)+len(c.encoded)), count(len(levels)+len(c.packed))
+	h.CRC = int32(crc32.Update(crc32.ChecksumIEEE(levels), crc32.IEEETable, c.packed)) //nolint:gosec // its bits
+	c.header.Reset()
+	if err := encodeThrift(&c.header, h); err != nil {
+		return 0, err
+	}
+	head := count(c.header.Len())
+	to.Write(c.header.Bytes())
+	to.Write(levels)
+	to.Write(c.packed)
+	c.meta.TotalUncompressedSize += int64(head + h.UncompressedPageSize)
+	c.meta.TotalCompressedSize += int64(head + h.CompressedPageSize)
+	coding := format.Plain
+	if h.DataPageHeaderV2.Valid {
+		coding = h.DataPageHeaderV2.V.Encoding
+	}
+	is := func(s format.PageEncodingStats) bool { return s.PageType == h.Type && s.Encoding == coding }
+	if i := slices.IndexFunc(c.meta.EncodingStats, is); i >= 0 {
+		c.meta.EncodingStats[i].Count++
+	} else {
+		c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: h.Type, Encoding: coding, Count: 1})
+	}
+	return head + h.CompressedPageSize, nil
+}
+
+// finish ends the row group: the chunk, which begins at offset at of the file, is dictionary then pages.
+func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
+	if err := c.endPage(); err != nil {
+		return err
+	}
+	if c.coding == format.RLEDictionary {
+		var err error
+		if c.encoded, err = c.dict.values.encode(c.encoded[:0], c.typ, format.Plain); err != nil {
+			return err
+		}
+		c.packed = c.zstd.EncodeAll(c.encoded, c.packed[:0])
+		header := format.PageHeader{
+			Type:                 format.DictionaryPage,
+			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: count(c.dict.len()), Encoding: format.Plain}),
+		}
+		if _, err := c.putPage(&c.first, &header, nil); err != nil {
+			return err
+		}
+		c.meta.DictionaryPageOffset = at
+	}
+	c.meta.DataPageOffset = at + int64(c.first.Len())
+	if err := write(c.first.Bytes()); err != nil {
+		return err
+	}
+	if err := write(c.pages.Bytes()); err != nil {
+		return err
+	}
+	for i := range c.offsets.PageLocations {
+		c.offsets.PageLocations[i].Offset += c.meta.DataPageOffset
+	}
+	slices.SortFunc(c.meta.EncodingStats, func(a, b format.PageEncodingStats) int {
+		if a.PageType != b.PageType {
+			return int(a.PageType - b.PageType)
+		}
+		return int(a.Encoding - b.Encoding)
+	})
+	c.meta.Statistics.MinValue, c.meta.Statistics.MaxValue = c.bounds.least, c.bounds.most
+	if c.typ == format.ByteArray && c.coding != format.RLEDictionary {
+		c.meta.SizeStatistics.UnencodedByteArrayDataBytes = c.lengths
+	}
+	c.index.BoundaryOrder = order(c.typ, &c.index)
+	if c.typ == format.ByteArray {
+		for i := range c.index.MinValues {
+			c.index.MinValues[i], c.index.MaxValues[i] = shortBounds(c.index.MinValues[i], c.index.MaxValues[i])
+		}
+	}
+	return nil
+}
+
+func encodeThrift(w *bytes.Buffer, v any) error {
+	return thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(w)).Encode(v)
+}
+
+func count(n int) int32 { return int32(n) } //nolint:gosec // of things that a page's size limits
+
+// schemaElement describes a column.
+func (c *chunkWriter) schemaElement(id int, binary bool) format.SchemaElement {
+	e := format.SchemaElement{Name: c.field.Name, FieldID: count(id), Type: thrift.New(c.typ), RepetitionType: thrift.New(format.Required)}
+	if c.field.Nullable {
+		e.RepetitionType = thrift.New(format.Optional)
+	}
+	if bits := map[format.Type]int32{format.Boolean: 1, format.Int32: 32, format.Int64: 64, format.Double: 64}[c.typ]; bits > 0 {
+		e.TypeLength = thrift.New(bits)
+	}
+	switch {
+	case c.field.Kind == record.Int64:
+		e.LogicalType.Value = &format.IntType{BitWidth: 64, IsSigned: true}
+	case c.field.Kind == record.String && !binary:
+		e.LogicalType.Value = new(format.StringType)
+		e.ConvertedType = thrift.New(deprecated.UTF8)
+	case c.field.Kind == record.Date:
+		e.LogicalType.Value = new(format.DateType)
+		e.ConvertedType = thrift.New(deprecated.Date)
+	case c.field.Kind == record.Timestamp && c.millis:
+		e.LogicalType.Value = &format.TimestampType{IsAdjustedToUTC: true, Unit: format.TimeUnit{Value: new(format.MilliSeconds)}}
+		e.ConvertedType = thrift.New(deprecated.TimestampMillis)
+	case c.field.Kind == record.Timestamp:
+		e.LogicalType.Value = &format.TimestampType{IsAdjustedToUTC: true, Unit: format.TimeUnit{Value: new(format.MicroSeconds)}}
+		e.ConvertedType = thrift.New(deprecated.TimestampMicros)
+	}
+	return e
+}
+
+// bounds are the least and greatest of values, as statistics have them; nil where there is none.
+type bounds struct{ least, most []byte }
+
+// bounds of a page's values, which are codes of dict where the coding says so.
+func (p *page) bounds(typ format.Type, coding format.Encoding, dict *page) bounds {
+	if p.values == 0 {
+		return bounds{}
+	}
+	of := p
+	var seen []bool
+	if coding == format.RLEDictionary {
+		of = dict
+		seen = make([]bool, max(len(dict.ends)-1, len(dict.ints), len(dict.days), len(dict.floats)))
+		for _, code := range p.codes {
+			seen[code] = true
+		}
+	}
+	is := func(i int) bool { return seen == nil || seen[i] }
+	switch typ { //nolint:exhaustive // those of newChunkWriter
+	case format.Boolean:
+		lo, hi := byte(1), byte(0)
+		for i := range p.values {
+			b := p.bits[i/8] >> (i % 8) & 1
+			lo, hi = min(lo, b), max(hi, b)
+		}
+		return bounds{[]byte{lo}, []byte{hi}}
+	case format.Int32:
+		lo, hi := int32(math.MaxInt32), int32(math.MinInt32)
+		for i, v := range of.days {
+			if is(i) {
+				lo, hi = min(lo, v), max(hi, v)
+			}
+		}
+		return bounds{binary.LittleEndian.AppendUint32(nil, uint32(lo)), binary.LittleEndian.AppendUint32(nil, uint32(hi))} //nolint:gosec // their bits
+	case format.Double:
+		return floatBounds(of.floats, is)
+	case format.ByteArray:
+		var b bounds
+		for i := range len(of.ends) - 1 {
+			if is(i) {
+				v := of.text[of.ends[i]:of.ends[i+1]]
+				b.widen(typ, bounds{v, v})
+			}
+		}
+		return bounds{bytes.Clone(b.least), bytes.Clone(b.most)}
+	}
+	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
+	for i, v := range of.ints {
+		if is(i) {
+			lo, hi = min(lo, v), max(hi, v)
+		}
+	}
+	return bounds{binary.LittleEndian.AppendUint64(nil, uint64(lo)), binary.LittleEndian.AppendUint64(nil, uint64(hi))} //nolint:gosec // their bits
+}
+
+// floatBounds leaves NaN out, and has a zero bound cover both zeros, as the format asks of writers.
+func floatBounds(values []float64, is func(int) bool) bounds {
+	lo, hi := math.Inf(1), math.Inf(-1)
+	none := true
+	for i, v := range values {
+		if is(i) && v == v {
+			lo, hi, none = min(lo, v), max(hi, v), false
+		}
+	}
+	if none {
+		return bounds{}
+	}
+	if lo == 0 {
+		lo = math.Copysign(0, -1)
+	}
+	if hi == 0 {
+		hi = 0
+	}
+	return bounds{binary.LittleEndian.AppendUint64(nil, math.Float64bits(lo)), binary.LittleEndian.AppendUint64(nil, math.Float64bits(hi))}
+}
+
+// widen has b cover o, too.
+func (b *bounds) widen(typ format.Type, o bounds) {
+	switch {
+	case o.least == nil:
+	case b.least == nil:
+		*b = o
+	default:
+		if compare(typ, o.least, b.least) < 0 {
+			b.least = o.least
+		}
+		if compare(typ, o.most, b.most) > 0 {
+			b.most = o.most
+		}
+	}
+}
+
+// compare compares values as statistics have them.
+func compare(typ format.Type, a, b []byte) int {
+	switch typ { //nolint:exhaustive // those of newChunkWriter
+	case format.Int32:
+		return sign(int64(int32(binary.LittleEndian.Uint32(a))), int64(int32(binary.LittleEndian.Uint32(b)))) //nolint:gosec // their bits
+	case format.Int64:
+		return sign(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b))) //nolint:gosec // their bits
+	case format.Double:
+		return sign(math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b)))
+	}
+	return bytes.Compare(a, b)
+}
+
+func sign[T int64 | float64](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// order is how the bounds of the pages that have some follow one another.
+func order(typ format.Type, index *format.ColumnIndex) format.BoundaryOrder {
+	up, down, n := true, true, 0
+	var last bounds
+	for i := range index.MinValues {
+		b := bounds{index.MinValues[i], index.MaxValues[i]}
+		if b.least == nil {
+			continue
+		}
+		if n++; n > 1 {
+			lo, hi := compare(typ, last.least, b.least), compare(typ, last.most, b.most)
+			up, down = up && lo <= 0 && hi <= 0, down && lo >= 0 && hi >= 0
+		}
+		last = b
+	}
+	switch {
+	case n < 2:
+	case up:
+		return format.Ascending
+	case down:
+		return format.Descending
+	}
+	return format.Unordered
+}
+
+// shortBounds cuts the bounds of strings short: the lower one to a prefix, the upper one to a prefix that is counted up.
+func shortBounds(least, most []byte) (short, above []byte) {
+	const limit = 16
+	if len(least) > limit {
+		least = least[:limit]
+	}
+	if len(most) > limit {
+		cut := bytes.Clone(most[:limit])
+		for i := limit - 1; i >= 0; i-- {
+			if cut[i]++; cut[i] != 0 {
+				return least, cut
+			}
+		}
+	}
+	return least, most // there is no shorter bound above bytes that are all 0xFF
+}

@@ -1,0 +1,164 @@
+package parquetfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"hindcast/internal/record"
+)
+
+// indexed writes one column, and returns the footer and the column's page index in each row group.
+func indexed(t *testing.T, f record.Field, opts WriterOptions, c record.Column, rows int) (format.FileMetaData, []format.ColumnIndex, []format.OffsetIndex) {
+	t.Helper()
+	c.Kind = f.Kind
+	data := writeFile(t, record.Schema{f}, opts, &record.Batch{Len: rows, Columns: []record.Column{c}})
+	decode := func(b []byte, v any) {
+		if err := thrift.NewDecoder(new(thrift.CompactProtocol).NewReader(bytes.NewReader(b))).Decode(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var meta format.FileMetaData
+	end := len(data) - 8
+	decode(data[end-int(binary.LittleEndian.Uint32(data[end:])):end], &meta)
+	var indexes []format.ColumnIndex
+	var offsets []format.OffsetIndex
+	for _, g := range meta.RowGroups {
+		var index format.ColumnIndex
+		var at format.OffsetIndex
+		chunk := g.Columns[0]
+		decode(data[chunk.ColumnIndexOffset:][:chunk.ColumnIndexLength], &index)
+		decode(data[chunk.OffsetIndexOffset:][:chunk.OffsetIndexLength], &at)
+		indexes, offsets = append(indexes, index), append(offsets, at)
+		// Each page begins where the index says, with the rows before it.
+		for i, p := range at.PageLocations {
+			var h format.PageHeader
+			decode(data[p.Offset:][:p.CompressedPageSize], &h)
+			rows := g.NumRows
+			if i+1 < len(at.PageLocations) {
+				rows = at.PageLocations[i+1].FirstRowIndex
+			}
+			if got := int64(h.DataPageHeaderV2.V.NumRows); h.Type != format.DataPageV2 || got != rows-p.FirstRowIndex {
+				t.Fatalf("page %d has %d rows, the index %d", i, got, rows-p.FirstRowIndex)
+			}
+		}
+	}
+	return meta, indexes, offsets
+}
+
+func TestBoundsOfFloatsLeaveNaNOutAndCoverBothZeros(t *testing.T) {
+	t.Parallel()
+	bits := func(v float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(v)) }
+	negative := math.Copysign(0, -1)
+	for name, c := range map[string]struct {
+		values      []float64
+		least, most []byte
+	}{
+		"NaN among others": {[]float64{3, math.NaN(), -2}, bits(-2), bits(3)},
+		"NaN alone":        {[]float64{math.NaN()}, nil, nil},
+		"zeros":            {[]float64{0, negative}, bits(negative), bits(0)},
+		"infinities":       {[]float64{math.Inf(1), math.Inf(-1)}, bits(math.Inf(-1)), bits(math.Inf(1))},
+	} {
+		for _, enc := range []Encoding{Plain, Dictionary} {
+			meta, index, _ := indexed(t, record.Field{Name: "x", Kind: record.Float64}, WriterOptions{Encodings: map[string]Encoding{"x": enc}},
+				record.Column{Float64s: c.values}, len(c.values))
+			stats := meta.RowGroups[0].Columns[0].MetaData.Statistics
+			for where, got := range map[string][2][]byte{
+				"statistics": {stats.MinValue, stats.MaxValue}, "index": {index[0].MinValues[0], index[0].MaxValues[0]},
+			} {
+				if !bytes.Equal(got[0], c.least) || !bytes.Equal(got[1], c.most) {
+					t.Errorf("%s, encoding %d: the %s have %x to %x, want %x to %x", name, enc, where, got[0], got[1], c.least, c.most)
+				}
+			}
+		}
+	}
+}
+
+// Pages of nulls have no bounds, and do not disturb the order of the others.
+func TestPagesOfNullsInThePageIndex(t *testing.T) {
+	t.Parallel()
+	const rows = 100_000 // some 20,000 fill a page
+	c := record.Column{Nulls: record.NewBitmap(rows)}
+	for row := range rows {
+		c.Int64s = append(c.Int64s, int64(row))
+		if row >= 30_000 && row < 70_000 {
+			c.Nulls.Set(row)
+			c.Int64s[row] = 0
+		}
+	}
+	f := record.Field{Name: "x", Kind: record.Int64, Nullable: true}
+	meta, index, _ := indexed(t, f, WriterOptions{}, c, rows)
+	empty := slices.Index(index[0].NullPages, true)
+	if empty < 0 || len(index[0].MinValues[empty]) != 0 || len(index[0].MaxValues[empty]) != 0 {
+		t.Fatalf("no page of nulls alone, or one with bounds: %v", index[0].NullPages)
+	}
+	if index[0].BoundaryOrder != format.Ascending {
+		t.Errorf("ascending pages are said to be %v", index[0].BoundaryOrder)
+	}
+	nulls := int64(0)
+	for _, n := range index[0].NullCounts {
+		nulls += n
+	}
+	if m := meta.RowGroups[0].Columns[0].MetaData; nulls != 40_000 || m.Statistics.NullCount != nulls || !slices.Equal(m.SizeStatistics.DefinitionLevelHistogram, []int64{40_000, 60_000}) {
+		t.Errorf("%d nulls in the index, %+v", nulls, m.SizeStatistics)
+	}
+}
+
+func TestBoundsOfLongStringsAreShortAndHold(t *testing.T) {
+	t.Parallel()
+	long, top := strings.Repeat("m", 40), strings.Repeat("\xff", 20)
+	for name, c := range map[string]struct{ least, most, short, above string }{
+		"short":         {"a", "b", "a", "b"},
+		"long":          {long, long, long[:16], long[:15] + "n"},
+		"carried":       {"a", strings.Repeat("\xff", 15) + "a" + "\xff\xff", "a", strings.Repeat("\xff", 15) + "b"},
+		"nothing above": {"a", top, "a", top},
+	} {
+		var col record.Column
+		col.Strings.Append([]byte(c.most))
+		col.Strings.Append([]byte(c.least))
+		meta, index, _ := indexed(t, record.Field{Name: "x", Kind: record.String}, WriterOptions{}, col, 2)
+		if lo, hi := string(index[0].MinValues[0]), string(index[0].MaxValues[0]); lo != c.short || hi != c.above || hi < c.most {
+			t.Errorf("%s: the index has %q to %q", name, lo, hi)
+		}
+		if s := meta.RowGroups[0].Columns[0].MetaData.Statistics; string(s.MinValue) != c.least || string(s.MaxValue) != c.most {
+			t.Errorf("%s: the statistics have %q to %q", name, s.MinValue, s.MaxValue)
+		}
+	}
+}
+
+// A dictionary that passes its limit is kept for the pages that it has, and the others are plain.
+func TestADictionaryThatGrowsTooLarge(t *testing.T) {
+	t.Parallel()
+	const rows = 60_000
+	var col record.Column
+	for row := range rows {
+		col.Strings.Append(numbered(row))
+	}
+	meta, _, offsets := indexed(t, record.Field{Name: "x", Kind: record.String}, WriterOptions{}, col, rows)
+	m := meta.RowGroups[0].Columns[0].MetaData
+	var coded, plain int32
+	for _, s := range m.EncodingStats {
+		switch {
+		case s.PageType == format.DataPageV2 && s.Encoding == format.RLEDictionary:
+			coded = s.Count
+		case s.PageType == format.DataPageV2 && s.Encoding == format.Plain:
+			plain = s.Count
+		}
+	}
+	if coded == 0 || plain == 0 || int(coded+plain) != len(offsets[0].PageLocations) {
+		t.Errorf("%d pages with the dictionary, %d without, %d in all", coded, plain, len(offsets[0].PageLocations))
+	}
+	if m.SizeStatistics.UnencodedByteArrayDataBytes != 0 {
+		t.Error("the size of strings is told, of which some were counted once")
+	}
+}
+
+func numbered(row int) []byte {
+	return append(bytes.Repeat([]byte{'x'}, 40), byte(row), byte(row>>8), byte(row>>16))
+}
