@@ -146,7 +146,7 @@ func TestReadOfDamagedFiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	data := writeFile(t, schema, WriterOptions{RowGroupRows: 60, Encodings: map[string]Encoding{"z_string": Delta, "a_int64": Delta}},
 		randomBatch(rng, schema, 150))
-	n := 1500
+	n := 500
 	if testenv.Full() {
 		n = 100_000
 	}

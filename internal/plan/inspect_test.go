@@ -11,7 +11,7 @@ import (
 // What an inspection says of each offset is what the model's segments and brokers have.
 func TestInspectionsAgainstNaiveModel(t *testing.T) {
 	kinds := map[By]int{}
-	for seed := range uint64(counts(150, 2_000)) {
+	for seed := range uint64(counts(50, 2_000)) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		m := newModel(rng, shape{missing: true, holes: seed%2 == 0, late: true, disorder: true, quality: seed%3 > 0, unknown: seed%5 == 0}, daily)
 		in, err := Inspect(m.spec, m.inventory(rng))

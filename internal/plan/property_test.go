@@ -62,7 +62,7 @@ func TestPlansAgainstNaiveModel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen outcomes
-			for seed := range uint64(counts(150, 2_000)) {
+			for seed := range uint64(counts(50, 2_000)) {
 				rng := rand.New(rand.NewPCG(seed, 7))
 				m := newModel(rng, sh, daily, partition.Scheme{Unit: partition.Hour, Column: "t", Zone: "UTC"}, daily)
 				w := randomWindow(rng)
@@ -82,7 +82,7 @@ func TestPlansAgainstNaiveModel(t *testing.T) {
 
 func TestWholeLogPlansAgainstNaiveModel(t *testing.T) {
 	var seen outcomes
-	for seed := range uint64(counts(150, 2_000)) {
+	for seed := range uint64(counts(50, 2_000)) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		sh := shape{late: true, untimed: seed%2 == 0, missing: seed%3 == 0, disorder: true, quality: seed%5 == 0, copied: seed%4 == 0, holes: seed%4 == 0}
 		m := newModel(rng, sh, partition.Scheme{Buckets: 4}, partition.Scheme{Unit: partition.Month, Column: "t", Zone: "Europe/London"})
@@ -454,7 +454,7 @@ func (in *Input) read(s *Segment) Ranges {
 }
 
 func TestRangesAgainstSets(t *testing.T) {
-	for seed := range uint64(counts(2_000, 20_000)) {
+	for seed := range uint64(counts(500, 20_000)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		random := func() (Ranges, map[int64]bool) {
 			var rs []Range

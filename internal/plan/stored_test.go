@@ -71,7 +71,7 @@ func newStoredModel(rng *rand.Rand) *storedModel {
 // have records of the window.
 func TestPlansOfTieredSegmentsAgainstNaiveModel(t *testing.T) {
 	planned, refused := 0, 0
-	for seed := range uint64(counts(2_000, 20_000)) {
+	for seed := range uint64(counts(500, 20_000)) {
 		rng := rand.New(rand.NewPCG(seed, 29))
 		m := newStoredModel(rng)
 		w := &spec.Window{From: nov1 + rng.Int64N(4)*int64(spec.Day), To: nov1 + 4*int64(spec.Day)}

@@ -66,7 +66,7 @@ func (f *flaky) Put(ctx context.Context, key string, body io.ReadSeeker, cond bl
 // history must tell of what succeeded, once, and of nothing that was refused; and no version may have changed
 // what its operation did not name, or what somebody else had changed.
 func TestRaces(t *testing.T) {
-	workers, rounds := 5, map[string]int{"memory": 25, "files": 5}
+	workers, rounds := 5, map[string]int{"memory": 10, "files": 3}
 	if testenv.Full() {
 		workers, rounds = 20, map[string]int{"memory": 200, "files": 50}
 	}
