@@ -109,20 +109,32 @@ func (l *smallLog) segment(recs ...rec) string {
 
 func (l *smallLog) segmentWith(opts parquetfile.WriterOptions, recs ...rec) string {
 	l.t.Helper()
+	return l.put(l.segmentFile(recs[0].Partition, recs[0].Offset), l.encode(opts, time.Microsecond, recs))
+}
+
+// encode makes a segment's bytes. Its times count units.
+func (l *smallLog) encode(opts parquetfile.WriterOptions, unit time.Duration, recs []rec) []byte {
+	l.t.Helper()
 	schema := visitSchema()
 	b := record.Batch{Len: len(recs), Columns: make([]record.Column, len(schema))}
 	for i, f := range schema {
 		b.Columns[i].Kind = f.Kind
 	}
 	b.Columns[4].Nulls = record.NewBitmap(len(recs))
+	count := func(t time.Time) int64 {
+		if unit == time.Nanosecond {
+			return t.UnixNano()
+		}
+		return t.UnixMicro() // which reaches further
+	}
 	for row, r := range recs {
 		at := int64(0)
 		if r.At == "" {
 			b.Columns[4].Nulls.Set(row)
 		} else {
-			at = instant(l.t, r.At).UnixMicro()
+			at = count(instant(l.t, r.At))
 		}
-		for i, v := range []any{int64(r.Partition), r.Offset, r.recordTime(l.t).UnixMicro(), r.ID, at, r.Shop, r.Amount} {
+		for i, v := range []any{int64(r.Partition), r.Offset, count(r.recordTime(l.t)), r.ID, at, r.Shop, r.Amount} {
 			c := &b.Columns[i]
 			switch v := v.(type) {
 			case int64:
@@ -143,7 +155,7 @@ func (l *smallLog) segmentWith(opts parquetfile.WriterOptions, recs ...rec) stri
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return l.put(l.segmentFile(recs[0].Partition, recs[0].Offset), buf.Bytes())
+	return buf.Bytes()
 }
 
 func (l *smallLog) tailFile() string { return filepath.Join(l.dir, "tail.jsonl") }

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
 
 	"hindcast/internal/job"
 	"hindcast/internal/parquetfile"
@@ -186,34 +187,24 @@ func aroundDate(t *testing.T, loc *time.Location, date string, seed uint64) []st
 	return labels
 }
 
-// nanoSegment writes a segment whose times are in nanoseconds, as another program would.
+// nanoSegment writes a segment whose times are in nanoseconds, as another program would: those of another unit, under another name.
 func (l *smallLog) nanoSegment(recs ...rec) {
 	l.t.Helper()
-	type row struct {
-		Partition int32  `parquet:"kafka_partition"`
-		Offset    int64  `parquet:"kafka_offset"`
-		Time      int64  `parquet:"kafka_timestamp,timestamp(nanosecond)"`
-		ID        string `parquet:"id"`
-		At        *int64 `parquet:"at,optional,timestamp(nanosecond)"`
-		Shop      string `parquet:"shop"`
-		Amount    int64  `parquet:"amount"`
-	}
-	var buf bytes.Buffer
-	w := parquet.NewGenericWriter[row](&buf, parquet.MaxRowsPerRowGroup(1))
-	for _, r := range recs {
-		out := row{Partition: r.Partition, Offset: r.Offset, Time: r.recordTime(l.t).UnixNano(), ID: r.ID, Shop: r.Shop, Amount: r.Amount}
-		if r.At != "" {
-			at := instant(l.t, r.At).UnixNano()
-			out.At = &at
-		}
-		if _, err := w.Write([]row{out}); err != nil {
-			l.t.Fatal(err)
+	data := l.encode(parquetfile.WriterOptions{RowGroupRows: 1}, time.Nanosecond, recs)
+	m := metadata(l.t, data)
+	for i := range m.Schema {
+		if unit, ok := m.Schema[i].LogicalType.Value.(*format.TimestampType); ok {
+			unit.Unit.Value = new(format.NanoSeconds)
+			m.Schema[i].ConvertedType.Reset()
 		}
 	}
-	if err := w.Close(); err != nil {
+	footer, err := thrift.Marshal(new(thrift.CompactProtocol), &m)
+	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.put(l.segmentFile(recs[0].Partition, recs[0].Offset), buf.Bytes())
+	data = append(data[:footerOf(data)], footer...)
+	data = append(binary.LittleEndian.AppendUint32(data, uint32(len(footer))), "PAR1"...)
+	l.put(l.segmentFile(recs[0].Partition, recs[0].Offset), data)
 }
 
 // Events at the edges of a window are in it or not by the last digit that their times have, in segments of each unit and in the tail.

@@ -13,10 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/deprecated"
-	"github.com/parquet-go/parquet-go/format"
-
 	"hindcast/internal/record"
 	"hindcast/internal/testenv"
 )
@@ -47,26 +43,6 @@ func FuzzRead(f *testing.F) {
 		})
 	}
 	f.Fuzz(func(t *testing.T, data []byte) { mustBehave(t, data) })
-}
-
-// ruledFiles has a file for each way in which values are read by a rule.
-func ruledFiles(t testing.TB) (files [][]byte) {
-	numbers := make([]parquet.Value, 25)
-	for i := range numbers {
-		numbers[i] = parquet.FixedLenByteArrayValue([]byte{byte(i), 2, 3, 4, 5, 6, 7, 8, 9})
-	}
-	decimal := parquet.Decimal(3, 20, parquet.FixedLenByteArrayType(9))
-	files = append(files, oneColumn(t, decimal, numbers), oneColumn(t, parquet.Encoded(decimal, &parquet.RLEDictionary), numbers))
-	for i := range numbers {
-		numbers[i] = parquet.Int96Value(deprecated.Int96{uint32(i), 5, 2_440_000})
-	}
-	files = append(files, oneColumn(t, parquet.Leaf(parquet.Int96Type), numbers))
-	for i := range numbers {
-		numbers[i] = parquet.Int64Value(int64(i) * 77_777_777_777)
-	}
-	data := oneColumn(t, parquet.TimestampAdjusted(parquet.Nanosecond, false), numbers)
-	files = append(files, data, oneColumn(t, parquet.Decimal(3, 18, parquet.Int64Type), numbers), oneColumn(t, parquet.Uint(64), numbers))
-	return append(files, refooted(t, data, func(m *format.FileMetaData) { m.RowGroups[0].Columns[0].MetaData.Codec = format.Lz4 }))
 }
 
 // ruled declares for each column of f what lets it be read: decimals at their own scale, or as text where they are wide.

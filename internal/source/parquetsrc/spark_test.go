@@ -1,16 +1,12 @@
 package parquetsrc_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/deprecated"
 
 	"hindcast/internal/blob/memblob"
 	"hindcast/internal/plan"
@@ -139,42 +135,4 @@ func TestSparkWithoutOffsetsIsAtLeastOnce(t *testing.T) {
 	if _, _, err := planned(t, o.mem, sparkSource(), plan.Tail{End: 9}); err == nil || !strings.Contains(err.Error(), "have the query keep partition, offset and timestamp") {
 		t.Error(err)
 	}
-}
-
-type sparkRow struct {
-	Partition int32            `parquet:"partition"`
-	Offset    int64            `parquet:"offset"`
-	Timestamp deprecated.Int96 `parquet:"timestamp"`
-	ID        string           `parquet:"id"`
-	At        int64            `parquet:"at,timestamp(microsecond)"`
-	Amount    int64            `parquet:"amount"`
-	Country   *string          `parquet:"country"`
-}
-
-// Spark writes timestamps as INT96 unless it is told not to, which says nothing of a zone: the record time is refused as well, and can be done without.
-func TestSparksOldTimestampsAreRefusedAsRecordTimes(t *testing.T) {
-	var rows []sparkRow
-	for o := range int64(20) {
-		rows = append(rows, sparkRow{Offset: o, ID: fmt.Sprintf("p0-%d", o), At: o * 1_000_000})
-	}
-	var buf bytes.Buffer
-	if err := parquet.Write(&buf, rows); err != nil {
-		t.Fatal(err)
-	}
-	o := newSparkOut(t, "file:/out/")
-	o.batch("0", o.file(part("", 0), buf.Bytes()))
-	s := sparkSource()
-	s.Segments.Columns = spec.KafkaColumns{Partition: "partition", Offset: "offset", Time: "timestamp"}
-	_, _, err := planned(t, o.mem, s)
-	for _, want := range []string{part("", 0), `column "timestamp"`, "INT96", "do without record times"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want %q", err, want)
-		}
-	}
-	s.Segments.Columns.Time = "none"
-	_, p, err := planned(t, o.mem, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sameRows(t, rowsOf(t, o.mem, s, p), log(20))
 }

@@ -1,0 +1,77 @@
+//go:build foreign
+
+package parquetfile
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"hindcast/internal/record"
+)
+
+// A column of any bytes is not called text, and is read back as it was.
+func TestWriterOfBytes(t *testing.T) {
+	schema := record.Schema{{Name: "key", Kind: record.String, Nullable: true}}
+	b := record.Batch{Len: 1, Columns: []record.Column{{Kind: record.String}}}
+	b.Columns[0].Strings.Append([]byte("\xff\x00"))
+	data := writeFile(t, schema, WriterOptions{Binary: []string{"key"}}, &b)
+	f, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := f.Metadata().Schema[1]; e.LogicalType.String() != "" || e.ConvertedType.Valid {
+		t.Errorf("the column is annotated: %v", e)
+	}
+	own, err := Open(bytes.NewReader(data), int64(len(data)), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := own.Read(ReadOptions{Columns: []string{"key"}})
+	got, err := in.Next()
+	if err != nil || string(got.Columns[0].Strings.At(0)) != "\xff\x00" {
+		t.Errorf("read %v, %v", got, err)
+	}
+}
+
+// What another reader makes of our files.
+func TestWriterFooter(t *testing.T) {
+	schema := allKinds()
+	data := writeFile(t, schema, WriterOptions{RowGroupRows: 1000, KeyValue: map[string]string{"k": "v"}, Millis: nil},
+		randomBatch(rand.New(rand.NewPCG(3, 4)), schema, 2500))
+	f, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.NumRows() != 2500 || len(f.RowGroups()) != 3 {
+		t.Fatalf("%d rows in %d groups", f.NumRows(), len(f.RowGroups()))
+	}
+	if v, _ := f.Lookup("k"); v != "v" {
+		t.Errorf("key-value metadata is %q", v)
+	}
+	own, err := Open(bytes.NewReader(data), int64(len(data)), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := own.KeyValue("k"); v != "v" || !ok {
+		t.Errorf("key-value metadata is read as %q", v)
+	}
+	if v, ok := own.KeyValue("other"); v != "" || ok {
+		t.Errorf("metadata that is not there is read as %q", v)
+	}
+	if got := f.Metadata().CreatedBy; got != "hindcast version 1.0.0(build parquet-go-0.32.0)" {
+		t.Errorf("created by %q", got)
+	}
+	for i, e := range f.Metadata().Schema[1:] {
+		if e.Name != schema[i].Name || int(e.FieldID) != i+1 {
+			t.Errorf("column %d is %q with field id %d, want %q", i, e.Name, e.FieldID, schema[i].Name)
+		}
+	}
+	for i, want := range map[int]string{8: "TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)", 10: "DATE", 6: "STRING"} {
+		if got := f.Metadata().Schema[1+i].LogicalType.String(); got != want {
+			t.Errorf("%s is %s, want %s", schema[i].Name, got, want)
+		}
+	}
+}
