@@ -255,7 +255,11 @@ func TestAnyWindowOfAServedTableIsRight(t *testing.T) {
 	log := retail(t)
 	ws := demoCopy(t)
 	want := dailyRevenue(log, dates(t, "Europe/London"), yearFrom, yearTo)
-	for _, w := range []span{{"2011-10-29", "2011-11-01"}, {"2011-11-05", "2011-11-06"}, {"2011-12-08", "2011-12-10"}} {
+	list := []span{{"2011-10-29", "2011-11-01"}, {"2011-12-08", "2011-12-10"}, {"2011-11-05", "2011-11-06"}}
+	if !testenv.Full() {
+		list = list[:1]
+	}
+	for _, w := range list {
 		hindcast(t, append([]string{"run", "daily-country-revenue", "--promote", "--workspace", ws}, w.flags()...)...).ok(t)
 		same(t, hindcast(t, "table", "cat", "daily-country-revenue", "--workspace", ws).ok(t).out, want)
 	}

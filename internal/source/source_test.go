@@ -97,7 +97,7 @@ func random(t testing.TB, rng *rand.Rand) layout {
 }
 
 func TestEveryRowOnceInOrderHoweverSegmentsOverlap(t *testing.T) {
-	n := 40
+	n := 20
 	if testenv.Full() {
 		n = 2000
 	}

@@ -20,6 +20,7 @@ import (
 	"hindcast/internal/source/parquetsrc"
 	"hindcast/internal/source/sourcetest"
 	"hindcast/internal/spec"
+	"hindcast/internal/testenv"
 )
 
 const (
@@ -550,7 +551,11 @@ func TestPlainFoldersAreAtLeastOnce(t *testing.T) {
 // Of random exports without an offset column, whatever is called derived is what the log has, and what cannot be told is not used.
 func TestDerivedOffsetsAreTrue(t *testing.T) {
 	var seen [3]int
-	for seed := range uint64(120) {
+	logs := uint64(40)
+	if testenv.Full() {
+		logs = 400
+	}
+	for seed := range logs {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		holes := rng.IntN(2) == 0
 		var offsets plan.Ranges
