@@ -258,7 +258,7 @@ const legible = 1 << 20
 // writeOnce writes an object of the run that never changes. If another call has
 // written it, that one stands and replaces *v: a value of its own, not decoded over what v shares with others.
 func writeOnce[T any](ctx context.Context, s blob.Store, key string, v *T) error {
-	b, err := json.Marshal(v)
+	b, err := marshal(v)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}

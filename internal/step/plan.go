@@ -294,7 +294,7 @@ func passing(err error) bool {
 func digestOf(p Planned) string {
 	p.Digest = ""
 	h := sha256.New()
-	if err := json.NewEncoder(h).Encode(p); err != nil { // which, unlike Marshal, makes no copy of what may be hundreds of megabytes
+	if err := p.encode(h); err != nil {
 		panic(err) // plain data: cannot happen
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))

@@ -1,6 +1,8 @@
 package step
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/metrics"
@@ -38,6 +40,28 @@ func largeTopic(segments int64) (*spec.Spec, plan.Inventory) {
 		inv.Segments = append(inv.Segments, seg)
 	}
 	return s, inv
+}
+
+// What is encoded piece by piece is what is encoded as one.
+func TestPlansAreEncodedAsJSONIs(t *testing.T) {
+	s, inv := largeTopic(60)
+	whole, err := plan.Build(s, nil, inv, plan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := *whole
+	bare.Partitions = []plan.Partition{{Partition: 1}, {Partition: 2, Segments: []plan.Use{}}}
+	none := *whole
+	none.Partitions = []plan.Partition{}
+	for _, p := range []Planned{{Plan: whole, Digest: "d"}, {Plan: &bare}, {Plan: &none}, {Plan: &plan.Plan{}}, {}} {
+		want, err := json.Marshal(&p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := marshal(&p); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%v: encoded as\n%.300s\nwant\n%.300s", err, got, want)
+		}
+	}
 }
 
 // A plan of 10,000 segments of 100 row groups is made, digested and written in less than a gigabyte.
