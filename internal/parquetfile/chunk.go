@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -392,10 +393,7 @@ func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
 		c.offsets.PageLocations[i].Offset += c.meta.DataPageOffset
 	}
 	slices.SortFunc(c.meta.EncodingStats, func(a, b format.PageEncodingStats) int {
-		if a.PageType != b.PageType {
-			return int(a.PageType - b.PageType)
-		}
-		return int(a.Encoding - b.Encoding)
+		return cmp.Or(cmp.Compare(a.PageType, b.PageType), cmp.Compare(a.Encoding, b.Encoding))
 	})
 	c.meta.Statistics.MinValue, c.meta.Statistics.MaxValue = c.bounds.least, c.bounds.most
 	if c.typ == format.ByteArray && c.coding != format.RLEDictionary {
@@ -540,23 +538,13 @@ func (b *bounds) widen(typ format.Type, o bounds) {
 func compare(typ format.Type, a, b []byte) int {
 	switch typ { //nolint:exhaustive // those of newChunkWriter
 	case format.Int32:
-		return sign(int64(int32(binary.LittleEndian.Uint32(a))), int64(int32(binary.LittleEndian.Uint32(b)))) //nolint:gosec // their bits
+		return cmp.Compare(int64(int32(binary.LittleEndian.Uint32(a))), int64(int32(binary.LittleEndian.Uint32(b)))) //nolint:gosec // their bits
 	case format.Int64:
-		return sign(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b))) //nolint:gosec // their bits
+		return cmp.Compare(int64(binary.LittleEndian.Uint64(a)), int64(binary.LittleEndian.Uint64(b))) //nolint:gosec // their bits
 	case format.Double:
-		return sign(math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b)))
+		return cmp.Compare(math.Float64frombits(binary.LittleEndian.Uint64(a)), math.Float64frombits(binary.LittleEndian.Uint64(b)))
 	}
 	return bytes.Compare(a, b)
-}
-
-func sign[T int64 | float64](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // order is how the bounds of the pages that have some follow one another.

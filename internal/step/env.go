@@ -207,16 +207,19 @@ func (e *Env) Locate(loc string) string {
 	return path.Join(e.Root, loc)
 }
 
+func (e *Env) lookupEnv(name string) (string, bool) {
+	if e.LookupEnv == nil {
+		return os.LookupEnv(name)
+	}
+	return e.LookupEnv(name)
+}
+
 // registry is the schema registry of a job's Avro values, nil where it has none. What its schema ids stand for is kept in store, the run's, under schemas/.
 func (e *Env) registry(s *spec.Spec, store blob.Store) (*payload.Registry, error) {
 	if s.Source.Segments.Registry == "" {
 		return nil, nil
 	}
-	lookup := e.LookupEnv
-	if lookup == nil {
-		lookup = os.LookupEnv
-	}
-	address, err := s.Source.Segments.RegistryURL(lookup)
+	address, err := s.Source.Segments.RegistryURL(e.lookupEnv)
 	if err != nil {
 		return nil, err
 	}

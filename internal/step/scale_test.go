@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"runtime"
-	"runtime/metrics"
 	"testing"
-	"time"
 
 	"hindcast/internal/blob/fileblob"
 	"hindcast/internal/partition"
@@ -74,37 +71,22 @@ func TestLargePlansAreWrittenInAGigabyte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.GC()
-	stop, used := make(chan struct{}), make(chan uint64)
-	go func() {
-		most := uint64(0)
-		samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-		for {
-			metrics.Read(samples)
-			most = max(most, samples[0].Value.Uint64()-samples[1].Value.Uint64())
-			select {
-			case <-stop:
-				used <- most
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
+	var p Planned
+	most := testenv.Peak(func() {
+		s, inv := largeTopic(segments)
+		pl, err := plan.Build(s, nil, inv, plan.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	s, inv := largeTopic(segments)
-	pl, err := plan.Build(s, nil, inv, plan.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := Planned{Plan: pl}
-	if _, err := p.Summary(); err != nil {
-		t.Fatal(err)
-	}
-	p.Digest = digestOf(p)
-	if err := writeOnce(t.Context(), store, planKey, &p); err != nil {
-		t.Fatal(err)
-	}
-	close(stop)
-	most := <-used
+		p = Planned{Plan: pl}
+		if _, err := p.Summary(); err != nil {
+			t.Fatal(err)
+		}
+		p.Digest = digestOf(p)
+		if err := writeOnce(t.Context(), store, planKey, &p); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Logf("%d segments: at most %d MB in use", segments, most>>20)
 	if most > limit {
 		t.Errorf("%d MB were in use, more than %d", most>>20, limit>>20)

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -21,28 +20,6 @@ import (
 	"hindcast/internal/unit"
 )
 
-// counted counts requests, and the bytes that were asked for.
-type counted struct {
-	blob.Store
-	requests, bytes atomic.Int64
-}
-
-func (c *counted) Get(ctx context.Context, key string, opts blob.GetOptions) (*blob.Object, error) {
-	c.requests.Add(1)
-	o, err := c.Store.Get(ctx, key, opts)
-	if err == nil {
-		if from, to, err := opts.Range(o.Size); err == nil {
-			c.bytes.Add(to - from)
-		}
-	}
-	return o, err
-}
-
-func (c *counted) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
-	c.requests.Add(1)
-	return c.Store.List(ctx, prefix, after, limit)
-}
-
 // tiered lists what tiered storage has of a job's topic, and adds to cost what that takes. Opts says what of it; the rest of the options is the spec's.
 func (e *Env) tiered(ctx context.Context, src spec.Source, opts tieredsrc.Options, cost *plan.Cost) (*tieredsrc.Log, error) {
 	t := src.Segments.Tiered
@@ -51,9 +28,9 @@ func (e *Env) tiered(ctx context.Context, src spec.Source, opts tieredsrc.Option
 	if err != nil {
 		return nil, fmt.Errorf("open tiered storage: %w", err)
 	}
-	store := &counted{Store: opened}
+	store := blob.Count(opened)
 	defer func() {
-		cost.Requests, cost.Bytes = cost.Requests+store.requests.Load(), cost.Bytes+unit.Bytes(store.bytes.Load())
+		cost.Requests, cost.Bytes = cost.Requests+store.Requests(), cost.Bytes+unit.Bytes(store.Bytes())
 	}()
 	opts.Topic, opts.Layout, opts.Prefixes = src.Topic, tieredsrc.Layout(t.Layout), prefixes
 	if opts.Keys, err = e.tieredKeys(t); err != nil {
@@ -64,16 +41,12 @@ func (e *Env) tiered(ctx context.Context, src spec.Source, opts tieredsrc.Option
 
 // tieredKeys reads the keys' files, whose contents go nowhere else.
 func (e *Env) tieredKeys(t *spec.Tiered) (map[string]*rsa.PrivateKey, error) {
-	lookup := e.LookupEnv
-	if lookup == nil {
-		lookup = os.LookupEnv
-	}
 	keys := map[string]*rsa.PrivateKey{}
 	for _, id := range slices.Sorted(maps.Keys(t.Keys)) {
 		bad := func(err error) (map[string]*rsa.PrivateKey, error) {
 			return nil, &Error{Invalid, fmt.Errorf("source.segments.key.%s: %w", id, err)}
 		}
-		file, err := spec.Expand(t.Keys[id], lookup)
+		file, err := spec.Expand(t.Keys[id], e.lookupEnv)
 		if err != nil {
 			return bad(err)
 		}

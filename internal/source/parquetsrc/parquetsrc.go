@@ -22,7 +22,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -62,7 +61,7 @@ func list(ctx context.Context, store blob.Store, src spec.Source, columns []reco
 	if err != nil {
 		return plan.Listing{}, err
 	}
-	count := &counted{Store: store}
+	count := blob.Count(store)
 	sums, err := readSums(ctx, count, src.Segments)
 	if err != nil {
 		return plan.Listing{}, err
@@ -113,7 +112,7 @@ func list(ctx context.Context, store blob.Store, src spec.Source, columns []reco
 			l.Listed.Scanned++
 		}
 	}
-	l.Listed.Requests, l.Listed.Bytes = count.requests.Load(), unit.Bytes(count.bytes.Load())
+	l.Listed.Requests, l.Listed.Bytes = count.Requests(), unit.Bytes(count.Bytes())
 	found.tell(&l)
 	return l, nil
 }
@@ -243,33 +242,6 @@ func (f *found) tell(l *plan.Listing) {
 		l.Notes = append(l.Notes, fmt.Sprintf("%d objects hold tombstones, records without a value, which are not read: their offsets are gaps, and a job that must follow deletes "+
 			"cannot be computed from these segments", n))
 	}
-}
-
-// counted counts what is asked of a store.
-type counted struct {
-	blob.Store
-	requests, bytes atomic.Int64
-}
-
-func (c *counted) Get(ctx context.Context, key string, opts blob.GetOptions) (*blob.Object, error) {
-	c.requests.Add(1)
-	o, err := c.Store.Get(ctx, key, opts)
-	if err == nil {
-		if from, to, err := opts.Range(o.Size); err == nil {
-			c.bytes.Add(to - from)
-		}
-	}
-	return o, err
-}
-
-func (c *counted) Head(ctx context.Context, key string) (blob.Info, error) {
-	c.requests.Add(1)
-	return c.Store.Head(ctx, key)
-}
-
-func (c *counted) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
-	c.requests.Add(1)
-	return c.Store.List(ctx, prefix, after, limit)
 }
 
 // needed are the columns of the event that segments are held against. Those without a kind match any.

@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/metrics"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -170,29 +168,6 @@ func (m *manyFooters) Get(_ context.Context, key string, opts blob.GetOptions) (
 	return &blob.Object{Info: blob.Info{Key: key, Size: size, ETag: "e"}, Body: io.NopCloser(bytes.NewReader(whole[from-begin : to-begin]))}, nil
 }
 
-// peak samples how much memory is in use while f runs, in bytes.
-func peak(f func()) uint64 {
-	runtime.GC()
-	stop, done := make(chan struct{}), make(chan uint64)
-	go func() {
-		most := uint64(0)
-		samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-		for {
-			metrics.Read(samples)
-			most = max(most, samples[0].Value.Uint64()-samples[1].Value.Uint64())
-			select {
-			case <-stop:
-				done <- most
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
-		}
-	}()
-	f()
-	close(stop)
-	return <-done
-}
-
 // A large topic's quarter: 10,000 segments of 100 row groups. Their plan takes less than a gigabyte, and no data page.
 func TestTenThousandSegmentsArePlannedInAGigabyte(t *testing.T) {
 	const groups, most = 100, 1 << 30
@@ -204,7 +179,7 @@ func TestTenThousandSegmentsArePlannedInAGigabyte(t *testing.T) {
 	s := sourceOf(spec.KafkaConnect)
 	js := &spec.Spec{Job: "j", Source: s, Dataset: "d", Outputs: []spec.Output{{Table: "t", Scheme: partition.Scheme{Buckets: 16}, BucketColumn: "id"}}}
 	var took time.Duration
-	used := peak(func() {
+	used := testenv.Peak(func() {
 		begin := time.Now()
 		listing, err := parquetsrc.List(t.Context(), store, s, record.Schema{{Name: "id", Kind: record.String}}...)
 		if err != nil {
