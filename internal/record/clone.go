@@ -8,7 +8,7 @@ func (b *Batch) Clone() *Batch {
 	for i, col := range b.Columns {
 		c.Columns[i] = Column{
 			Kind: col.Kind, Nulls: slices.Clone(col.Nulls), Int64s: slices.Clone(col.Int64s), Float64s: slices.Clone(col.Float64s),
-			Strings: Strings{Codes: slices.Clone(col.Strings.Codes), Offsets: slices.Clone(col.Strings.Offsets), Data: slices.Clone(col.Strings.Data)},
+			Strings: Strings{Codes: slices.Clone(col.Strings.Codes), Offsets: slices.Clone(col.Strings.Offsets), Data: slices.Clone(col.Strings.Data), Dictionary: col.Strings.Dictionary},
 		}
 	}
 	return c

@@ -7,6 +7,7 @@ package record
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 )
 
 // Kind is the type of a column's values.
@@ -84,7 +85,14 @@ type Strings struct {
 	// Offsets has one more entry than there are values (of rows or of the dictionary): value i is Data[Offsets[i]:Offsets[i+1]].
 	Offsets []uint32
 	Data    []byte
+	// Dictionary, unless 0, tells dictionaries apart: of two with one number Offsets and Data are the same. It is a [NewDictionary].
+	Dictionary uint64
 }
+
+var dictionaries atomic.Uint64
+
+// NewDictionary numbers a dictionary. Numbers say nothing else: nothing that is stored may depend on them.
+func NewDictionary() uint64 { return dictionaries.Add(1) }
 
 // At returns the value of row i. The caller must not change it.
 func (s *Strings) At(i int) []byte {

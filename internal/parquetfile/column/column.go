@@ -218,7 +218,8 @@ func (c *Reader) takeStrings(at, k, present int) error {
 			return err
 		}
 		spread(v, present, c.nullBuf, at)
-		c.out.Strings = record.Strings{Codes: c.codeBuf, Offsets: c.strings.Offsets, Data: c.strings.Data}
+		c.out.Strings = c.strings
+		c.out.Strings.Codes = c.codeBuf
 		return nil
 	}
 	if n := len(c.codeBuf); n > 0 {

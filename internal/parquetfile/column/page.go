@@ -195,7 +195,7 @@ func (c *Reader) dictionary(h footer.PageHeader, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if n == 0 {
+	if c.strings.Dictionary = record.NewDictionary(); n == 0 {
 		c.strings = noEntry()
 	}
 	return c.budget.resize(most, c.dictSize())
