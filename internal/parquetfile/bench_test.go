@@ -5,9 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/klauspost/compress/zstd"
+
+	"hindcast/internal/parquetfile/footer"
 	"hindcast/internal/record"
 )
 
@@ -105,4 +111,86 @@ func benchRead(b *testing.B, data []byte, opts ReadOptions) {
 		}
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mrows/s")
+}
+
+// BenchmarkDecode holds reading a column against the least that anyone could do to have its values: take each page's
+// bytes and decompress them. Both take turns on the same file and have their best turn stated, so that "x-floor" stands on a busy machine, too.
+func BenchmarkDecode(b *testing.B) {
+	schema, batch := events(50_000)
+	for _, bench := range []struct {
+		name, column string
+		enc          Encoding
+	}{
+		{"int64/plain", "amount", Plain},
+		{"int64/delta", "amount", Delta},
+		{"int64/dictionary", "amount", Dictionary},
+		{"timestamp/plain", "event_time", Plain},
+		{"timestamp/delta", "event_time", Delta},
+		{"offset/plain", "kafka_offset", Plain},
+		{"offset/delta", "kafka_offset", Delta},
+		{"string/dictionary", "country", Dictionary},
+		{"string/dictionary-nulls", "account", Dictionary},
+		{"string/plain-16", "event_id", Plain},
+		{"string/delta-16", "event_id", Delta},
+	} {
+		i := schema.Index(bench.column)
+		s := record.Schema{schema[i]}
+		data := writeFile(b, s, WriterOptions{Encodings: map[string]Encoding{bench.column: bench.enc}},
+			&record.Batch{Len: batch.Len, Columns: batch.Columns[i : i+1]})
+		b.Run(bench.name, func(b *testing.B) { benchDecode(b, data) })
+	}
+}
+
+func benchDecode(b *testing.B, data []byte) {
+	f, err := Open(bytes.NewReader(data), int64(len(data)), "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := f.Read(ReadOptions{})
+	page, floor := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	var in, out []byte
+	for b.Loop() {
+		start := time.Now()
+		r.groups, r.err = []int{}, nil
+		for i := range f.footer.Groups {
+			r.groups = append(r.groups, i)
+		}
+		for {
+			if _, err := r.Next(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				b.Fatal(err)
+			}
+		}
+		between := time.Now()
+		page = min(page, between.Sub(start))
+		for _, g := range f.footer.Groups {
+			c := &g.Chunks[0]
+			in = slices.Grow(in[:0], int(c.Length()))[:c.Length()]
+			if _, err := f.r.ReadAt(in, c.Start()); err != nil {
+				b.Fatal(err)
+			}
+			for rest := in; len(rest) > 0; {
+				h, n, err := footer.ParsePage(rest)
+				if err != nil {
+					b.Fatal(err)
+				}
+				levels := int(h.DefLength + h.RepLength)
+				if out, err = z.DecodeAll(rest[n+levels:n+int(h.Compressed)], out[:0]); err != nil {
+					b.Fatal(err)
+				}
+				rest = rest[n+int(h.Compressed):]
+			}
+		}
+		floor = min(floor, time.Since(between))
+	}
+	rows := float64(f.Rows())
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(page.Nanoseconds())/rows, "read-ns/row")
+	b.ReportMetric(float64(floor.Nanoseconds())/rows, "floor-ns/row")
+	b.ReportMetric(float64(page)/float64(floor), "x-floor")
 }

@@ -75,3 +75,22 @@ func TestWriterFooter(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkDecodeLengths is [BenchmarkDecode] of strings behind their lengths, which our writer does not write.
+func BenchmarkDecodeLengths(b *testing.B) {
+	_, batch := events(50_000)
+	type row struct {
+		ID string `parquet:"event_id,zstd"`
+	}
+	var buf bytes.Buffer
+	w := parquet.NewGenericWriter[row](&buf, parquet.MaxRowsPerRowGroup(1<<17), parquet.PageBufferSize(256<<10))
+	for i := range batch.Len {
+		if _, err := w.Write([]row{{string(batch.Columns[2].Strings.At(i))}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	benchDecode(b, buf.Bytes())
+}

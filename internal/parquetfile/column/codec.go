@@ -18,6 +18,9 @@ import (
 // Padding is how far the bit unpacker may read past the bytes that it is given.
 const Padding = 32
 
+// zstdRoom is how much room behind a page the zstd decoder wants for its fast loops, which write past the end of a block: a block and some.
+const zstdRoom = 128<<10 + 64
+
 // Codecs keep the state of codecs between pages.
 type Codecs struct {
 	zstd *zstd.Decoder
@@ -39,8 +42,12 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 	if size == 0 && len(src) == 0 {
 		return dst[:0], nil
 	}
-	if cap(dst) < size+Padding {
-		dst = make([]byte, 0, size+size/4+Padding)
+	behind := Padding
+	if codec == format.Zstd {
+		behind = zstdRoom
+	}
+	if cap(dst) < size+behind {
+		dst = make([]byte, 0, size+size/4+behind)
 	}
 	// The capacity bounds what a codec can write.
 	room := dst[0:size:size]
@@ -79,7 +86,7 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 				return nil, err
 			}
 		}
-		out, err := d.zstd.DecodeAll(src, room[:0])
+		out, err := d.zstd.DecodeAll(src, dst[0:0:size+zstdRoom])
 		if err != nil {
 			return nil, err
 		}

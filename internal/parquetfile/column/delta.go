@@ -69,65 +69,73 @@ func (d *delta) fill(dst []int64) error {
 		dst = dst[1:]
 	}
 	for len(dst) > 0 {
-		if d.pos == len(d.buf) {
-			if err := d.miniblock(); err != nil {
+		n := 0
+		if d.pos < len(d.buf) {
+			n = copy(dst, d.buf[d.pos:])
+			d.pos += n
+		} else if len(dst) >= d.size {
+			var err error
+			if n, err = d.miniblock(dst[:d.size]); err != nil {
 				return err
 			}
+		} else {
+			k, err := d.miniblock(d.buf[:d.size])
+			if err != nil {
+				return err
+			}
+			d.buf, d.pos = d.buf[:k], 0
+			continue
 		}
-		n := copy(dst, d.buf[d.pos:])
-		d.pos += n
 		d.left -= n
 		dst = dst[n:]
 	}
 	return nil
 }
 
-// miniblock decodes the next miniblock into buf.
-func (d *delta) miniblock() error {
+// miniblock decodes the next miniblock into dst, which is of its size, and returns how many values it had, of those that are left.
+func (d *delta) miniblock(dst []int64) (n int, err error) {
 	if len(d.widths) == 0 {
 		v, n := binary.Varint(d.b)
 		if n <= 0 || len(d.b)-n < d.minis {
-			return errDelta
+			return 0, errDelta
 		}
 		d.min, d.widths, d.b = v, d.b[n:n+d.minis], d.b[n+d.minis:]
 	}
 	width := uint(d.widths[0])
 	d.widths = d.widths[1:]
 	if width > 64 {
-		return fmt.Errorf("a delta encoding with values of %d bits", width)
+		return 0, fmt.Errorf("a delta encoding with values of %d bits", width)
 	}
-	count := min(d.size, d.left)
-	d.buf, d.pos = d.buf[:d.size], 0
+	n = min(d.size, d.left)
 	if width == 0 {
-		clear(d.buf)
+		clear(dst)
 	} else {
 		size := d.size * int(width) / 8
 		if len(d.b) < size {
 			// Writers may leave away the Padding of the last miniblock.
-			if len(d.b) < (count*int(width)+7)/8 {
-				return errDelta
+			if len(d.b) < (n*int(width)+7)/8 {
+				return 0, errDelta
 			}
 			size = len(d.b)
-			d.buf = d.buf[:count]
+			dst = dst[:n]
 		}
-		bitpack.Unpack(d.buf, d.b[:size], width)
+		bitpack.Unpack(dst, d.b[:size], width)
 		d.b = d.b[size:]
 	}
 	last, least := d.last, d.min
 	if d.narrow {
-		for i, v := range d.buf {
+		for i, v := range dst {
 			last = int64(int32(last + least + v))
-			d.buf[i] = last
+			dst[i] = last
 		}
 	} else {
-		for i, v := range d.buf {
+		for i, v := range dst {
 			last += least + v
-			d.buf[i] = last
+			dst[i] = last
 		}
 	}
 	d.last = last
-	d.buf = d.buf[:min(count, len(d.buf))]
-	return nil
+	return n, nil
 }
 
 func (d *delta) wrap(v int64) int64 {

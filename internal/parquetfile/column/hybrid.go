@@ -147,6 +147,16 @@ func (h *hybrid) fill(dst []uint32) error {
 // levels decodes n definition levels of a column that nests nothing: it marks nulls from bit at on and counts the rest.
 func (h *hybrid) levels(nulls record.Bitmap, at, n int, buf []uint32) (present int, err error) {
 	for n > 0 {
+		if h.run == 0 && h.left == 0 && len(h.packed) >= 8 && n >= 64 {
+			absent := ^binary.LittleEndian.Uint64(h.packed)
+			nulls[at>>6] |= absent << (at & 63)
+			if at&63 > 0 {
+				nulls[at>>6+1] |= absent >> (64 - at&63)
+			}
+			present += 64 - bits.OnesCount64(absent)
+			h.packed, at, n = h.packed[8:], at+64, n-64
+			continue
+		}
 		k, repeated, err := h.next(n, buf)
 		if err != nil {
 			return 0, fmt.Errorf("definition levels: %w", err)

@@ -178,6 +178,7 @@ func plainStrings(dst *record.Strings, data []byte, n, fixed int) ([]byte, error
 		}
 		return data[n*fixed:], nil
 	}
+	dst.Offsets = slices.Grow(dst.Offsets, n)
 	for range n {
 		if len(data) < 4 {
 			return nil, errFewer
@@ -189,11 +190,21 @@ func plainStrings(dst *record.Strings, data []byte, n, fixed int) ([]byte, error
 		if len(dst.Data)+int(size) > maxBatchBytes {
 			return nil, errRoom
 		}
-		dst.Data = append(dst.Data, data[4:4+size]...)
+		dst.Data = appendBytes(dst.Data, data[4:], int(size))
 		dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
 		data = data[4+size:]
 	}
 	return data, nil
+}
+
+// appendBytes appends the first size bytes of src, which must be there.
+func appendBytes(dst, src []byte, size int) []byte {
+	// Short values are most: a move of 16 bytes, whatever the length, is much cheaper than a call.
+	if end := len(dst); size <= 16 && len(src) >= 16 && cap(dst)-end >= 16 {
+		*(*[16]byte)(dst[end : end+16]) = [16]byte(src)
+		return dst[:end+size]
+	}
+	return append(dst, src[:size]...)
 }
 
 var errRoom = fmt.Errorf("strings of more than %d MiB in one batch of rows, which is more than is read", maxBatchBytes>>20)
@@ -273,11 +284,12 @@ func (c *Reader) check(v []int64) error {
 	if !c.bounded || len(v) == 0 {
 		return nil
 	}
-	lo, hi := v[0], v[0]
+	above := uint64(0) // how far a value lies above the least, which for those below it is farthest
 	for _, x := range v {
-		lo, hi = min(lo, x), max(hi, x)
+		above = max(above, uint64(x-c.lo))
 	}
-	if lo < c.lo || hi > c.hi {
+	if above > uint64(c.hi-c.lo) {
+		lo, hi := slices.Min(v), slices.Max(v)
 		return fmt.Errorf("it has values from %d to %d where its statistics state %d to %d: what they are used for cannot be trusted", lo, hi, c.lo, c.hi)
 	}
 	return nil
@@ -428,11 +440,11 @@ func (c *Reader) rawStrings(dst *record.Strings, n int) (err error) {
 func (c *Reader) lookUp(dst *record.Strings, codes []uint32) error {
 	dict := &c.strings
 	for _, code := range codes {
-		v := dict.Data[dict.Offsets[code]:dict.Offsets[code+1]]
-		if err := room(dst, len(v)); err != nil {
+		from, to := dict.Offsets[code], dict.Offsets[code+1]
+		if err := room(dst, int(to-from)); err != nil {
 			return err
 		}
-		dst.Data = append(dst.Data, v...)
+		dst.Data = appendBytes(dst.Data, dict.Data[from:], int(to-from))
 		dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
 	}
 	return nil
@@ -443,6 +455,7 @@ func (c *Reader) readDeltaLength(dst *record.Strings, n int) error {
 		return errFewer
 	}
 	size, end := 0, len(dst.Data)
+	dst.Offsets = slices.Grow(dst.Offsets, n)
 	for _, l := range c.lens[c.at : c.at+n] {
 		size += int(l)
 		if size > len(c.data) {
@@ -464,8 +477,9 @@ func (c *Reader) readDeltaBytes(dst *record.Strings, n int) error {
 	}
 	fixed := c.fixed()
 	prev := c.prev // of an earlier batch, or a part of dst.Data
+	dst.Offsets = slices.Grow(dst.Offsets, n)
 	for range n {
-		prefix, suffix := int(c.prefixes[c.at]), int(c.lens[c.at])
+		prefix, suffix, end := int(c.prefixes[c.at]), int(c.lens[c.at]), len(dst.Data)
 		switch {
 		case prefix > len(prev) || suffix > len(c.data):
 			return errors.New("a page ends within a string, or has a prefix longer than the string before it")
@@ -475,9 +489,7 @@ func (c *Reader) readDeltaBytes(dst *record.Strings, n int) error {
 		if err := room(dst, prefix+suffix); err != nil {
 			return err
 		}
-		end := len(dst.Data)
-		dst.Data = append(dst.Data, prev[:prefix]...)
-		dst.Data = append(dst.Data, c.data[:suffix]...)
+		dst.Data = appendBytes(appendBytes(dst.Data, prev, prefix), c.data, suffix)
 		dst.Offsets = append(dst.Offsets, uint32(len(dst.Data)))
 		prev = dst.Data[end:]
 		c.data = c.data[suffix:]
@@ -489,14 +501,16 @@ func (c *Reader) readDeltaBytes(dst *record.Strings, n int) error {
 	return nil
 }
 
-// spread moves the values at the start of v to the rows that are not null; of is the first row's bit.
+// spread moves the values at the start of v to the rows that are not null; of is the first row's bit. Null rows get zeros.
 func spread[T int64 | float64 | uint32](v []T, present int, nulls record.Bitmap, of int) {
 	for i, j := len(v)-1, present-1; i > j; i-- {
-		if nulls[(of+i)>>6]>>((of+i)&63)&1 == 1 {
-			v[i] = 0
-			continue
+		// Without branches: nulls come in no order.
+		null := int(nulls[(of+i)>>6] >> ((of + i) & 63) & 1)
+		x := v[max(j, 0)]
+		if null == 1 {
+			x = 0
 		}
-		v[i] = v[j]
-		j--
+		v[i] = x
+		j -= 1 - null
 	}
 }
