@@ -24,7 +24,8 @@ type loader[E any] struct {
 	block  []E
 	dicts  []dictionary // one a field, used by those that are strings
 	buf    []byte
-	ends   [blockRows]int
+	// from and to are where the strings of the block's rows lie in what was gathered.
+	from, to [blockRows]int
 	// bad[i] is 1 + the field that row i of the block could not be given; dirty says that there is one.
 	bad   [blockRows]uint16
 	dirty bool
@@ -64,30 +65,34 @@ func (l *loader[E]) begin(b *record.Batch, rows int) {
 
 // block is a run of events, with their rows in the batch and, unless buckets decide, their slots.
 type block[E any] struct {
+	batch       *record.Batch
 	events      []E
 	rows, slots []int32
 }
 
-// eachBlock fills the listed rows of b, a block at a time. Apply takes a block's events from a number on and returns the number of
-// the next that is left; end follows each block that was taken whole.
-func (l *loader[E]) eachBlock(b *record.Batch, rows, slots []int32, apply func(b block[E], i int) (next int, err error), end func()) error {
+// slot is that of event i, or 0 where buckets decide.
+func (b *block[E]) slot(i int) int32 {
+	if b.slots == nil {
+		return 0
+	}
+	return b.slots[i]
+}
+
+// eachBlock fills the listed rows of b, a block at a time, and passes them on.
+func (l *loader[E]) eachBlock(b *record.Batch, rows, slots []int32, apply func(block[E]) error) error {
 	if err := l.check(b); err != nil {
 		return err
 	}
 	l.begin(b, len(rows))
 	for len(rows) > 0 {
 		n := min(blockRows, len(rows))
-		block := block[E]{events: l.load(b, rows[:n]), rows: rows[:n]}
+		block := block[E]{batch: b, events: l.load(b, rows[:n]), rows: rows[:n]}
 		if slots != nil {
 			block.slots, slots = slots[:n], slots[n:]
 		}
-		for next := 0; next < n; {
-			var err error
-			if next, err = apply(block, next); err != nil {
-				return err
-			}
+		if err := apply(block); err != nil {
+			return err
 		}
-		end()
 		rows = rows[n:]
 	}
 	return nil
@@ -194,45 +199,58 @@ func (l *loader[E]) loadValues(field int, c *record.Column, rows []int32, to pla
 
 const secondsPerDay = 24 * 60 * 60
 
-// loadStrings gives rows of a dictionary the strings made for it, and copies the others' bytes into one new string.
+// loadStrings gives rows of a dictionary parts of the string made for it, and copies the others' bytes into one new string.
 func (l *loader[E]) loadStrings(field int, c *record.Column, rows []int32, to place) {
-	if d := &l.dicts[field]; d.active {
-		l.arenas = append(l.arenas, spanOf(d.text))
-		for i, row := range rows {
-			if c.Nulls.Get(int(row)) {
-				*(*string)(to.at(i)) = ""
-				continue
-			}
-			*(*string)(to.at(i)) = d.values[c.Strings.Codes[row]]
+	d := &l.dicts[field]
+	if !d.active {
+		text := string(l.gather(c, rows))
+		l.arenas = append(l.arenas, spanOf(text))
+		for i := range rows {
+			*(*string)(to.at(i)) = text[l.from[i]:l.to[i]]
 		}
 		return
 	}
-	text := string(l.gather(c, rows))
-	l.arenas = append(l.arenas, spanOf(text))
-	from := 0
-	for i := range rows {
-		*(*string)(to.at(i)) = text[from:l.ends[i]]
-		from = l.ends[i]
+	l.arenas = append(l.arenas, spanOf(d.text))
+	if c.Nulls == nil {
+		for i, row := range rows {
+			*(*string)(to.at(i)) = d.value(c.Strings.Codes[row])
+		}
+		return
+	}
+	for i, row := range rows {
+		v := ""
+		if !c.Nulls.Get(int(row)) {
+			v = d.value(c.Strings.Codes[row])
+		}
+		*(*string)(to.at(i)) = v
 	}
 }
 
 func (l *loader[E]) loadBytes(c *record.Column, rows []int32, to place) {
 	data := bytes.Clone(l.gather(c, rows))
 	l.arenas = append(l.arenas, spanOf(unsafe.String(unsafe.SliceData(data), len(data))))
-	from := 0
 	for i := range rows {
-		*(*[]byte)(to.at(i)) = data[from:l.ends[i]:l.ends[i]]
-		from = l.ends[i]
+		*(*[]byte)(to.at(i)) = data[l.from[i]:l.to[i]:l.to[i]]
 	}
 }
 
+// gather returns the bytes of rows, each at from and to: part of the batch where that has little else between them.
 func (l *loader[E]) gather(c *record.Column, rows []int32) []byte {
+	first, last := rows[0], rows[len(rows)-1]
+	if offsets := c.Strings.Offsets; c.Strings.Codes == nil && int(last-first) < len(rows)+len(rows)/8 {
+		base := offsets[first]
+		for i, row := range rows {
+			l.from[i], l.to[i] = int(offsets[row]-base), int(offsets[row+1]-base)
+		}
+		return c.Strings.Data[base:offsets[last+1]]
+	}
 	buf := l.buf[:0]
 	for i, row := range rows {
+		l.from[i] = len(buf)
 		if !c.Nulls.Get(int(row)) {
 			buf = append(buf, c.Strings.At(int(row))...)
 		}
-		l.ends[i] = len(buf)
+		l.to[i] = len(buf)
 	}
 	l.buf = buf
 	return buf
@@ -272,37 +290,44 @@ func pointTo[T, E any](l *loader[E], field int, c *record.Column, rows []int32, 
 	}
 }
 
-// dictionary holds a column's dictionary as strings, from batch to batch while it stays the same.
+// dictionary holds a column's dictionary in a string of its own, from batch to batch while it stays the same.
 type dictionary struct {
 	active  bool
-	data    []byte
+	number  uint64 // of the dictionary, where it has one
+	once    uint64 // the number of one that was not worth its copy when it was met first
+	serial  int    // grows with each other dictionary
 	offsets []uint32
 	text    string
-	values  []string
 }
 
-// begin makes the strings of s's dictionary. One much larger than the rows that need it is not worth it.
+// begin makes the string of s's dictionary. One much larger than the rows that need it is not worth it, unless it comes a second time.
 func (d *dictionary) begin(s *record.Strings, rows int) {
 	d.active = false
 	entries := len(s.Offsets) - 1
-	if s.Codes == nil || entries < 1 || entries > 4*rows+64 && !d.same(s) {
+	if s.Codes == nil || entries < 1 {
+		return
+	}
+	again := s.Dictionary != 0 && (s.Dictionary == d.once || s.Dictionary == d.number)
+	if d.once = s.Dictionary; !again && entries > 4*rows+64 {
 		return
 	}
 	d.active = true
 	if d.same(s) {
 		return
 	}
-	d.data, d.offsets = append(d.data[:0], s.Data...), append(d.offsets[:0], s.Offsets...)
-	d.text = string(s.Data)
-	d.values = d.values[:0]
-	for i := range entries {
-		d.values = append(d.values, d.text[s.Offsets[i]:s.Offsets[i+1]])
-	}
+	d.serial++
+	d.number, d.offsets, d.text = s.Dictionary, append(d.offsets[:0], s.Offsets...), string(s.Data)
 }
 
 func (d *dictionary) same(s *record.Strings) bool {
-	return len(d.offsets) == len(s.Offsets) && slices.Equal(d.offsets, s.Offsets) && bytes.Equal(d.data, s.Data)
+	if d.number != 0 || s.Dictionary != 0 {
+		return d.number == s.Dictionary
+	}
+	return slices.Equal(d.offsets, s.Offsets) && d.text == string(s.Data)
 }
+
+// value is the string of a code.
+func (d *dictionary) value(code uint32) string { return d.text[d.offsets[code]:d.offsets[code+1]] }
 
 // span is a range of addresses. It keeps nothing alive: it is of use while the block is.
 type span struct{ from, to uintptr }

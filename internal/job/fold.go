@@ -2,10 +2,12 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"unsafe"
 
 	"hindcast/internal/job/wire"
@@ -63,9 +65,13 @@ func (f Fold[E, S]) Open(o Options) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &foldRunner[E, S]{fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t, row), states: newStates[S](o.Bucket != nil)}
+	r := &foldRunner[E, S]{
+		fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t, row), states: newStates[S](o.Bucket != nil, f.Version != nil),
+		fresh: make([]S, blockRows), versions: make([]int64, blockRows),
+	}
+	r.found.slots = make([]codes, o.Slots)
 	if o.Bucket != nil {
-		r.bucket = o.Bucket
+		r.bucket, r.found.slots = o.Bucket, make([]codes, 1)
 		if r.bucketBy, err = row.bucketColumn(o); err != nil {
 			return nil, err
 		}
@@ -88,9 +94,15 @@ type foldRunner[E, S any] struct {
 	borrowed []field
 	touched  []uint32
 
-	fresh, before S
-	key, scratch  []byte
-	order         []sorted // of drained states, once draining began
+	// What a block's events gave, by their numbers in it; live are those that count.
+	fresh    []S
+	versions []int64
+	live     []int32
+	found    found
+
+	before       S
+	key, scratch []byte
+	order        []sorted // of drained states, once draining began
 }
 
 // Add implements [Runner].
@@ -98,28 +110,39 @@ func (r *foldRunner[E, S]) Add(b *record.Batch, rows, slots []int32, out *Outcom
 	if r.order != nil {
 		return errDrained
 	}
-	return r.in.eachBlock(b, rows, slots, func(block block[E], i int) (int, error) { return r.apply(block, i, out) }, r.detach)
+	return r.in.eachBlock(b, rows, slots, func(block block[E]) error { return r.apply(block, out) })
 }
 
-// apply takes events from number i on, to the end or the first panic of the author's code. It returns the number of the next.
-func (r *foldRunner[E, S]) apply(b block[E], i int, out *Outcome) (next int, err error) {
+// apply takes the events of a block in three steps, so that looking for one key does not wait for another's memory: what the author says of
+// each event, where the state of each key is, and then the events, in order, to their states.
+func (r *foldRunner[E, S]) apply(b block[E], out *Outcome) error {
+	failed := len(out.Failures)
+	r.live = r.live[:0]
+	for next := 0; next < len(b.events); {
+		next = r.ask(b, next, out)
+	}
+	r.find(b, out)
+	for next := 0; next < len(r.live); {
+		var err error
+		if next, err = r.applyFrom(b, next, out); err != nil {
+			return err
+		}
+	}
+	if found := out.Failures[failed:]; len(found) > 1 {
+		slices.SortFunc(found, func(a, b Failure) int { return cmp.Compare(a.Row, b.Row) })
+	}
+	r.detach()
+	return nil
+}
+
+// ask asks for events from number i on what they are, to the end or the first panic of the author's code. It returns the number of the next.
+func (r *foldRunner[E, S]) ask(b block[E], i int, out *Outcome) (next int) {
 	calling := ""
-	var state *S // that Apply is at work on, unless it is a fresh one
 	defer func() {
-		v := recover()
-		if v == nil {
-			return
+		if v := recover(); v != nil {
+			next = i + 1
+			out.Failures = append(out.Failures, Failure{b.rows[i], panicError(calling, v)})
 		}
-		next = i + 1
-		failure := panicError(calling, v)
-		if state != nil && r.deep {
-			err = &Failure{b.rows[i], fmt.Errorf("%w: the state of its key may be half changed, and %s has maps, slices or pointers, which cannot be put back", failure, r.row.name)}
-			return
-		}
-		if state != nil {
-			*state = r.before
-		}
-		out.Failures = append(out.Failures, Failure{b.rows[i], failure})
 	}()
 	for ; i < len(b.events); i++ {
 		e := &b.events[i]
@@ -136,57 +159,93 @@ func (r *foldRunner[E, S]) apply(b block[E], i int, out *Outcome) (next int, err
 		}
 		if r.fold.Key != nil {
 			calling = "Key"
-			r.fresh = r.fold.Key(e)
+			r.fresh[i] = r.fold.Key(e)
 		} else {
-			r.fresh = *new(S)
+			r.fresh[i] = *new(S)
 		}
-		var keyErr error
-		if r.key, keyErr = r.row.appendKey(r.key[:0], unsafe.Pointer(&r.fresh)); keyErr != nil {
-			out.Failures = append(out.Failures, Failure{b.rows[i], keyErr})
-			continue
-		}
-		var version int64
 		if r.fold.Version != nil {
 			calling = "Version"
-			version = r.fold.Version(e)
+			r.versions[i] = r.fold.Version(e)
 		}
-		slot := int32(0)
-		if b.slots != nil {
-			slot = b.slots[i]
+		r.live = append(r.live, int32(i))
+	}
+	return i
+}
+
+// applyFrom applies live events from the nth on, to the end or the first panic of Apply. It returns which is next.
+func (r *foldRunner[E, S]) applyFrom(b block[E], n int, out *Outcome) (next int, err error) {
+	var state *S // that Apply is at work on, unless it is a fresh one
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
 		}
-		id, at := r.states.find(slot, r.key)
-		calling = "Apply"
+		next = n + 1
+		row, failure := b.rows[r.live[n]], panicError("Apply", v)
+		if state != nil && r.deep {
+			err = &Failure{row, fmt.Errorf("%w: the state of its key may be half changed, and %s has maps, slices or pointers, which cannot be put back", failure, r.row.name)}
+			return
+		}
+		if state != nil {
+			*state = r.before
+		}
+		out.Failures = append(out.Failures, Failure{row, failure})
+	}()
+	for ; n < len(r.live); n++ {
+		i := r.live[n]
+		e, id := &b.events[i], r.found.ids[n]
+		if id == none { // but an event of this block may have brought it since
+			id = r.states.find(b.slot(int(i)), r.found.key(n), r.found.hashes[n])
+		}
 		if id == none {
-			r.fold.Apply(&r.fresh, e)
-			if r.bucket != nil {
-				slot = int32(r.bucket(r.bucketValue()))
+			if id, err = r.insert(b, n); err != nil {
+				return n, err
 			}
-			if slot < 0 || int(slot) >= r.slots {
-				return i, &Failure{b.rows[i], fmt.Errorf("it belongs to slot %d of %d", slot, r.slots)}
-			}
-			for k := range r.row.keys {
-				f := &r.row.fields[k]
-				f.detach(unsafe.Add(unsafe.Pointer(&r.fresh), f.offset), r.in.holds)
-			}
-			id = r.states.insert(at, slot, r.key, r.fresh)
 		} else {
-			entry := &r.states.entries[id]
-			if r.fold.Version != nil && version <= entry.version {
+			if r.states.versions != nil && r.versions[i] <= r.states.versions[id] {
 				out.Stale++
 				continue
 			}
 			state = r.states.at(id)
-			r.before = *state
+			if !r.deep {
+				r.before = *state
+			}
 			r.fold.Apply(state, e)
 			state = nil
 		}
-		r.states.entries[id].version = version
+		if r.states.versions != nil {
+			r.states.versions[id] = r.versions[i]
+		}
 		if len(r.borrowed) > 0 {
 			r.touched = append(r.touched, id)
 		}
 		out.Applied++
 	}
-	return i, nil
+	return n, nil
+}
+
+// insert applies the nth live event to the fresh state that it gave, and keeps that.
+func (r *foldRunner[E, S]) insert(b block[E], n int) (uint32, error) {
+	i := r.live[n]
+	fresh := &r.fresh[i]
+	r.fold.Apply(fresh, &b.events[i])
+	slot := b.slot(int(i))
+	if r.bucket != nil {
+		r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(fresh))
+		slot = int32(r.bucket(r.scratch))
+	}
+	if slot < 0 || int(slot) >= r.slots {
+		return none, &Failure{b.rows[i], fmt.Errorf("it belongs to slot %d of %d", slot, r.slots)}
+	}
+	for k := range r.row.keys {
+		f := &r.row.fields[k]
+		f.detach(unsafe.Add(unsafe.Pointer(fresh), f.offset), r.in.holds)
+	}
+	id := r.states.insert(r.found.hashes[n], slot, r.found.key(n), *fresh)
+	if cell := r.found.cells[n]; cell != nil {
+		*cell = id + 1
+	}
+	return id, nil
 }
 
 // detach copies what the states took from the events of a block, so that they do not keep the block's memory.
@@ -256,10 +315,9 @@ func (r *foldRunner[E, S]) Snapshot(dst io.Writer) error {
 	var w wire.Writer
 	w.Uint(uint64(len(r.states.entries)))
 	for id := range r.states.entries {
-		entry := &r.states.entries[id]
-		w.Uint(uint64(entry.slot))
+		w.Uint(uint64(r.states.entries[id].slot))
 		w.Bytes(r.states.key(uint32(id)))
-		w.Int(entry.version)
+		w.Int(r.states.version(uint32(id)))
 		enc := plainEncoder{w: &w}
 		if enc.encode(reflect.ValueOf(r.states.at(uint32(id))).Elem()); enc.err != nil {
 			return fmt.Errorf("snapshot of %s: %w", r.row.name, enc.err)
@@ -286,20 +344,16 @@ func (r *foldRunner[E, S]) Restore(src io.Reader) error {
 		if in.Err() != nil || slot >= uint64(r.slots) {
 			return wire.ErrShort
 		}
-		id, at := r.states.find(int32(slot), key)
-		if id != none {
+		hash := r.states.hash(int32(slot), key)
+		if r.states.find(int32(slot), key, hash) != none {
 			return wire.ErrShort
 		}
-		id = r.states.insert(at, int32(slot), key, state)
-		r.states.entries[id].version = version
+		id := r.states.insert(hash, int32(slot), key, state)
+		if r.states.versions != nil {
+			r.states.versions[id] = version
+		}
 	}
 	return in.End()
 }
 
 var errDrained = errors.New("rows were drained already: open another runner")
-
-// bucketValue is what decides the bucket of the fresh state.
-func (r *foldRunner[E, S]) bucketValue() []byte {
-	r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(&r.fresh))
-	return r.scratch
-}

@@ -77,7 +77,15 @@ func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome
 	if r.drained {
 		return errDrained
 	}
-	return r.in.eachBlock(b, rows, slots, func(block block[E], i int) (int, error) { return r.apply(block, i, out) }, func() {})
+	return r.in.eachBlock(b, rows, slots, func(block block[E]) error {
+		for next := 0; next < len(block.events); {
+			var err error
+			if next, err = r.apply(block, next, out); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // apply takes events from number i on, to the end or the first panic of the author's code. It returns the number of the next.
@@ -105,11 +113,7 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 		calling = "Each"
 		r.emitted = r.emitted[:0]
 		r.spec.Each(e, r.emit)
-		slot := int32(0)
-		if b.slots != nil {
-			slot = b.slots[i]
-		}
-		unfit, err := r.keep(slot)
+		unfit, err := r.keep(b.slot(i))
 		switch {
 		case err != nil:
 			return i, &Failure{b.rows[i], err}

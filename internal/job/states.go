@@ -18,14 +18,15 @@ type states[S any] struct {
 	chunks   [][]S // of chunkStates each, so that states never move
 	keys     []byte
 	index    []uint32 // open addressing: 1 + id, or 0
+	versions []int64  // nil without a version guard
+	sum      uint64   // means nothing: it is what memory is read for ahead of time
 }
 
 type entry struct {
-	hash    uint64
-	key     int // where it begins in keys
-	keyLen  uint32
-	slot    int32
-	version int64
+	hash   uint64
+	key    int // where it begins in keys
+	keyLen uint32
+	slot   int32
 }
 
 const (
@@ -34,8 +35,20 @@ const (
 	none        = ^uint32(0)
 )
 
-func newStates[S any](bucketed bool) *states[S] {
-	return &states[S]{bucketed: bucketed, index: make([]uint32, 64)}
+func newStates[S any](bucketed, versioned bool) *states[S] {
+	s := &states[S]{bucketed: bucketed, index: make([]uint32, 64)}
+	if versioned {
+		s.versions = []int64{}
+	}
+	return s
+}
+
+// version is that of the last event applied to a key, 0 without a version guard.
+func (s *states[S]) version(id uint32) int64 {
+	if s.versions == nil {
+		return 0
+	}
+	return s.versions[id]
 }
 
 func (s *states[S]) at(id uint32) *S { return &s.chunks[id>>chunkBits][id&(chunkStates-1)] }
@@ -53,17 +66,16 @@ func (s *states[S]) hash(slot int32, key []byte) uint64 {
 	return h
 }
 
-// find returns the id of a key's state, or none. The second result is what insert needs to put it in.
-func (s *states[S]) find(slot int32, key []byte) (id uint32, hash uint64) {
-	hash = s.hash(slot, key)
+// find returns the id of a key's state, or none. The key's hash is that of [states.hash].
+func (s *states[S]) find(slot int32, key []byte, hash uint64) uint32 {
 	mask := uint64(len(s.index) - 1)
 	for at := hash & mask; s.index[at] != 0; at = (at + 1) & mask {
 		id := s.index[at] - 1
 		if e := &s.entries[id]; e.hash == hash && (s.bucketed || e.slot == slot) && bytes.Equal(s.key(id), key) {
-			return id, hash
+			return id
 		}
 	}
-	return none, hash
+	return none
 }
 
 // insert adds the state of a key that find did not find.
@@ -77,6 +89,9 @@ func (s *states[S]) insert(hash uint64, slot int32, key []byte, state S) uint32 
 	id := uint32(len(s.entries))
 	s.entries = append(s.entries, entry{hash: hash, key: len(s.keys), keyLen: uint32(len(key)), slot: slot})
 	s.keys = append(s.keys, key...)
+	if s.versions != nil {
+		s.versions = append(s.versions, 0)
+	}
 	if id>>chunkBits == uint32(len(s.chunks)) {
 		s.chunks = append(s.chunks, make([]S, chunkStates))
 	}
