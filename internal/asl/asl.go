@@ -89,11 +89,12 @@ type Abort struct{ Name, Cause string }
 // Error says that the execution was aborted, and why.
 func (a *Abort) Error() string { return fmt.Sprintf("aborted: %s %s", a.Name, a.Cause) }
 
-// What Start and Resume refuse.
+// What Start, Resume and Redrive refuse.
 var (
 	ErrExists            = errors.New("there is an execution of this name: resume it, or start one of another name")
 	ErrNoExecution       = errors.New("there is no execution of this name")
 	ErrDefinitionChanged = errors.New("the definition is not the one that the execution began with: start a new execution")
+	ErrNotRedrivable     = errors.New("the execution cannot be redriven")
 )
 
 // TaskRequest is one attempt of a Task state.

@@ -58,6 +58,61 @@ func (e *Engine) Resume(ctx context.Context, m *Machine, name string) (Result, e
 	return result, nil
 }
 
+// Redrive continues an execution that failed, timed out or was aborted, as RedriveExecution does: with the same definition
+// and input, from the states that did not succeed; see [Engine.Redrivable] for what is refused. States that were entered
+// and not left run again, with their retries and time limits from the start, in a history that goes on with
+// ExecutionRedriven. Of Parallel and inline Map states only the branches and iterations run that did not succeed; of a Map
+// Run the child executions that failed, were aborted or had not begun. What was left, a Map with tolerated failures or a
+// caught error included, does not run again. If the redrive is interrupted, [Engine.Resume] continues it. Errors are as
+// for [Engine.Start].
+func (e *Engine) Redrive(ctx context.Context, m *Machine, name string) (Result, error) {
+	x, ctx, err := e.open(ctx, m, name)
+	if err != nil {
+		return Result{}, fmt.Errorf("redrive execution %s: %w", name, err)
+	}
+	var result Result
+	input, err := x.redrivable(m)
+	if err == nil {
+		x.redrive = true
+		result, err = x.run(ctx, m.top, input)
+	}
+	if err = errors.Join(err, x.rec.close()); err != nil {
+		return Result{}, fmt.Errorf("redrive execution %s: %w", name, err)
+	}
+	return result, nil
+}
+
+// Redrivable returns nil if [Engine.Redrive] would be accepted now. Else it is [ErrNotRedrivable] with the reason: the
+// execution runs, was interrupted or has succeeded; it ended more than 14 days ago or began more than a year ago; or its
+// history is full. [ErrDefinitionChanged] and [ErrNoExecution] are refused too.
+func (e *Engine) Redrivable(ctx context.Context, m *Machine, name string) error {
+	x, _, err := e.open(ctx, m, name)
+	if err == nil {
+		_, err = x.redrivable(m)
+		err = errors.Join(err, x.rec.close())
+	}
+	if err != nil {
+		return fmt.Errorf("redrive execution %s: %w", name, err)
+	}
+	return nil
+}
+
+// Stop ends an execution for good that was interrupted, as StopExecution does. One that runs is stopped by cancelling its
+// context with an [Abort]. Child executions that were running are ended when the execution is redriven.
+func (e *Engine) Stop(ctx context.Context, m *Machine, name string, why Abort) (Result, error) {
+	x, ctx, err := e.open(ctx, m, name)
+	if err != nil {
+		return Result{}, fmt.Errorf("stop execution %s: %w", name, err)
+	}
+	stopped, stop := context.WithCancelCause(ctx)
+	stop(&why)
+	result, err := x.resume(stopped, m)
+	if err = errors.Join(err, x.rec.close()); err != nil {
+		return Result{}, fmt.Errorf("stop execution %s: %w", name, err)
+	}
+	return result, nil
+}
+
 // open opens the history of an execution and reads it. The context that it returns ends
 // with the one given or when the history fails.
 func (e *Engine) open(ctx context.Context, m *Machine, name string) (*execution, context.Context, error) {

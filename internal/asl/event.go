@@ -17,6 +17,7 @@ const (
 	ExecutionFailed    EventType = "ExecutionFailed"
 	ExecutionTimedOut  EventType = "ExecutionTimedOut"
 	ExecutionAborted   EventType = "ExecutionAborted"
+	ExecutionRedriven  EventType = "ExecutionRedriven"
 
 	TaskScheduled EventType = "TaskScheduled"
 	TaskStarted   EventType = "TaskStarted"
@@ -47,6 +48,7 @@ const (
 	MapRunSucceeded EventType = "MapRunSucceeded"
 	MapRunFailed    EventType = "MapRunFailed"
 	MapRunAborted   EventType = "MapRunAborted"
+	MapRunRedriven  EventType = "MapRunRedriven"
 )
 
 // The engine's own notes. They have no ID, since Step Functions has no such events;
@@ -58,6 +60,12 @@ const (
 	NoteBranchFailed EventType = "BranchFailed"
 	// NoteProgress reports the counts of a Map Run. It goes to observers only, not into the history.
 	NoteProgress EventType = "MapRunProgress"
+	// NoteItems begins the history of child executions: what the Map Run read, in number and digest.
+	NoteItems EventType = "MapRunItems"
+	// NoteRedrive parts the history of child executions: what failed before it is redriven after it.
+	NoteRedrive EventType = "MapRunRedriveBegun"
+	// NoteUpdate records what [Engine.UpdateMapRun] changed.
+	NoteUpdate EventType = "MapRunUpdated"
 )
 
 // Event is an event of an execution's history: AWS's event types and contents, laid
@@ -93,6 +101,7 @@ type Event struct {
 	HeartbeatSeconds int64  `json:"heartbeatInSeconds,omitempty"`
 	Token            string `json:"taskToken,omitempty"`
 	MapRun           string `json:"mapRunArn,omitempty"`
+	RedriveCount     int    `json:"redriveCount,omitempty"`
 
 	// Of ExecutionStarted: what the execution is bound to.
 	Machine    string `json:"stateMachine,omitempty"`
@@ -105,23 +114,27 @@ type Event struct {
 	Until   *time.Time `json:"until,omitempty"`
 	Retrier *int       `json:"retrier,omitempty"`
 
-	// Of NoteProgress.
+	// Of NoteProgress; of NoteItems, with the items' SHA-256.
 	Counts *MapCounts `json:"counts,omitempty"`
+	Items  string     `json:"itemsSha256,omitempty"`
+	// Of NoteUpdate.
+	Update *MapRunUpdate `json:"update,omitempty"`
 }
 
 // Note reports whether the event is the engine's own, unknown to Step Functions.
 func (e *Event) Note() bool { return e.ID == 0 }
 
 // MapCounts are the child executions of a Map Run by status. Items are what they were
-// made of: as many, unless they are batched.
+// made of: as many, unless they are batched. PendingRedrive have failed before, and are to run again.
 type MapCounts struct {
-	Total     int `json:"total"`
-	Pending   int `json:"pending"`
-	Running   int `json:"running"`
-	Succeeded int `json:"succeeded"`
-	Failed    int `json:"failed"`
-	Aborted   int `json:"aborted"`
-	Items     int `json:"items"`
+	Total          int `json:"total"`
+	Pending        int `json:"pending"`
+	PendingRedrive int `json:"pendingRedrive,omitempty"`
+	Running        int `json:"running"`
+	Succeeded      int `json:"succeeded"`
+	Failed         int `json:"failed"`
+	Aborted        int `json:"aborted"`
+	Items          int `json:"items"`
 }
 
 func (t EventType) entered() bool { return strings.HasSuffix(string(t), "StateEntered") }

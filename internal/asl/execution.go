@@ -27,16 +27,23 @@ type execution struct {
 	// past are the recorded events by strand that the strands have not gone through again.
 	past map[string][]Event
 
+	redrive  bool  // run begins with a redrive
+	redrives int   // that are recorded
+	redriven Event // the last of them
+
 	mu       sync.Mutex
 	lastID   int64
 	recorded int64     // number of the last event in the recorder
 	lastTime time.Time // of the last event: a history's times do not go back
+	end      *Event    // the last event of an execution that has ended
 }
 
 // Causes with which a context is cancelled to end states for good.
 var (
 	errAbandoned        = errors.New("abandoned: a sibling failed")
 	errExecutionTimeout = errors.New("the execution timed out")
+	// errStopped: the execution has ended already, and that is recorded. Nothing follows.
+	errStopped = errors.New("the execution was stopped")
 )
 
 // errDiverged says that a history does not follow from the definition.
@@ -50,45 +57,74 @@ func (x *execution) remember(ev Event) error {
 		}
 		x.lastID = ev.ID
 	}
-	x.past[ev.Strand] = append(x.past[ev.Strand], ev)
+	if x.end != nil && ev.Type != ExecutionRedriven {
+		return fmt.Errorf("event %d, %s, follows the end: %w", ev.ID, ev.Type, errDiverged)
+	}
 	if ev.Time.After(x.lastTime) {
 		x.lastTime = ev.Time
 	}
+	switch {
+	case ev.Type == ExecutionRedriven:
+		if x.end == nil {
+			return fmt.Errorf("event %d is %s of an execution that has not ended: %w", ev.ID, ev.Type, errDiverged)
+		}
+		x.reopen(ev)
+		return nil
+	case ev.Type.terminal():
+		x.end = &ev
+	case ev.Type == ExecutionStarted:
+		x.started = ev.Time
+	}
+	x.past[ev.Strand] = append(x.past[ev.Strand], ev)
 	return nil
+}
+
+// begun returns the input of an execution that was read from its history, or why the machine cannot go on with it.
+func (x *execution) begun(m *Machine) (json.RawMessage, error) {
+	events := x.past[""]
+	if len(events) == 0 {
+		return nil, ErrNoExecution
+	}
+	first := events[0]
+	if first.Type != ExecutionStarted {
+		return nil, fmt.Errorf("event 1 is %s: %w", first.Type, errDiverged)
+	}
+	if first.Machine != x.machineARN {
+		return nil, fmt.Errorf("%w (its machine is %s, not %s)", ErrDefinitionChanged, x.machineARN, first.Machine)
+	}
+	if first.Definition != m.SHA256 {
+		return nil, fmt.Errorf("%w (it has SHA-256 %.12s…, not %.12s…)", ErrDefinitionChanged, m.SHA256, first.Definition)
+	}
+	return first.Input, nil
 }
 
 // resume continues an execution that was read from its history.
 func (x *execution) resume(ctx context.Context, m *Machine) (Result, error) {
-	events := x.past[""]
-	if len(events) == 0 {
-		return Result{}, ErrNoExecution
+	input, err := x.begun(m)
+	if err != nil {
+		return Result{}, err
 	}
-	first := events[0]
-	if first.Type != ExecutionStarted {
-		return Result{}, fmt.Errorf("event 1 is %s: %w", first.Type, errDiverged)
+	if x.end != nil {
+		return outcome(x.end), nil
 	}
-	if first.Machine != x.machineARN {
-		return Result{}, fmt.Errorf("%w (its machine is %s, not %s)", ErrDefinitionChanged, x.machineARN, first.Machine)
-	}
-	if first.Definition != m.SHA256 {
-		return Result{}, fmt.Errorf("%w (it has SHA-256 %.12s…, not %.12s…)", ErrDefinitionChanged, m.SHA256, first.Definition)
-	}
-	if result, ended := outcome(events[len(events)-1]); ended {
-		return result, nil
-	}
-	return x.run(ctx, m.top, first.Input)
+	return x.run(ctx, m.top, input)
 }
 
-// outcome returns the result that an execution's last event tells.
-func outcome(ev Event) (Result, bool) {
+// outcome returns the result that an execution's last event tells; its Status is empty if the event is no last one.
+func outcome(ev *Event) Result {
 	status := map[EventType]Status{
 		ExecutionSucceeded: Succeeded, ExecutionFailed: Failed, ExecutionTimedOut: TimedOut, ExecutionAborted: Aborted,
 	}[ev.Type]
-	return Result{Status: status, Output: ev.Output, Error: ev.Error, Cause: ev.Cause}, status != ""
+	return Result{Status: status, Output: ev.Output, Error: ev.Error, Cause: ev.Cause}
 }
 
 // run runs the execution, from where its past ends, to its end.
 func (x *execution) run(ctx context.Context, sc *scope, input json.RawMessage) (Result, error) {
+	if x.redrive {
+		if err := x.recordRedrive(); err != nil {
+			return Result{}, err
+		}
+	}
 	s := &strand{x: x, past: x.past[""]}
 	first := Event{Type: ExecutionStarted, Input: input, Machine: x.machineARN}
 	if x.child == "" {
@@ -104,37 +140,19 @@ func (x *execution) run(ctx context.Context, sc *scope, input json.RawMessage) (
 	x.started = first.Time
 	s.prev = 0 // as AWS has it: the first state's event follows nothing
 
-	limit, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	if x.machine.timeout > 0 && x.child == "" {
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer stop(nil)
-		wg.Go(func() {
-			if x.engine.clock().Sleep(limit, x.started.Add(time.Duration(x.machine.timeout)*time.Second)) == nil {
-				stop(errExecutionTimeout)
-			}
-		})
-	}
-	output, err := s.run(limit, sc, first.Input)
+	inner, release := x.stoppable(ctx)
+	output, err := s.run(inner, sc, first.Input)
+	release()
 	last := Event{Type: ExecutionSucceeded, Output: output}
-	if err != nil {
-		var failure *Error
-		var abort *Abort
-		switch {
-		case errors.As(err, &failure):
-			last = Event{Type: ExecutionFailed, Error: failure.Name, Cause: failure.Cause}
-		case errors.As(err, &abort) && x.child == "":
-			last = Event{Type: ExecutionAborted, Error: abort.Name, Cause: abort.Cause}
-		case errors.Is(err, errExecutionTimeout) && x.child == "":
-			last = Event{Type: ExecutionTimedOut}
-		case errors.Is(err, errAbandoned):
-			last = Event{Type: ExecutionAborted}
-		default:
-			return Result{}, err
-		}
+	var failure *Error
+	switch {
+	case err == nil:
+	case errors.As(err, &failure):
+		last = Event{Type: ExecutionFailed, Error: failure.Name, Cause: failure.Cause}
+	case !errors.Is(err, errStopped):
+		return Result{}, err
 	}
-	if last, err = s.emit(last); err != nil {
+	if _, err := s.emit(last); err != nil && !errors.Is(err, errStopped) {
 		return Result{}, err
 	}
 	if x.child == "" { // the result of a child becomes durable with the events that follow
@@ -142,8 +160,69 @@ func (x *execution) run(ctx context.Context, sc *scope, input json.RawMessage) (
 			return Result{}, err
 		}
 	}
-	result, _ := outcome(last)
-	return result, nil
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return outcome(x.end), nil
+}
+
+// stoppable returns the context in which the states run. When ctx is done in a way that ends the execution for good, or
+// its time is up, that is recorded before anything below learns of it: what is aborted belongs to what has ended. release
+// returns when nothing watches any more.
+func (x *execution) stoppable(ctx context.Context) (inner context.Context, release func()) {
+	inner, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	unhook := func() bool { return false }
+	if ctx.Err() != nil {
+		stop(x.stopped(context.Cause(ctx)))
+	} else {
+		watching.Add(1)
+		unhook = context.AfterFunc(ctx, func() {
+			defer watching.Done()
+			stop(x.stopped(context.Cause(ctx)))
+		})
+	}
+	if x.machine.timeout > 0 && x.child == "" {
+		from := x.started
+		if x.redrives > 0 {
+			from = x.redriven.Time
+		}
+		watching.Go(func() {
+			if x.engine.clock().Sleep(inner, from.Add(time.Duration(x.machine.timeout)*time.Second)) == nil {
+				stop(x.stopped(errExecutionTimeout))
+			}
+		})
+	}
+	return inner, func() {
+		if unhook() {
+			watching.Done()
+		}
+		stop(nil)
+		watching.Wait()
+	}
+}
+
+// stopped records that the execution has ended, if that is what the cause says, and returns the cause for what it consists of.
+func (x *execution) stopped(cause error) error {
+	last := Event{Type: ExecutionAborted} // AWS was recorded to let it follow nothing, and to abort no state
+	var abort *Abort
+	switch {
+	case x.child == "" && errors.As(cause, &abort):
+		last.Error, last.Cause = abort.Name, abort.Cause
+	case errors.Is(cause, errExecutionTimeout):
+		last.Type = ExecutionTimedOut
+	case x.child != "" && (errors.Is(cause, errStopped) || errors.Is(cause, errAbandoned)):
+	default:
+		return cause
+	}
+	if _, err := x.append(last); err != nil {
+		return err
+	}
+	if x.child == "" {
+		if err := x.sync(); err != nil {
+			return err
+		}
+	}
+	return errStopped
 }
 
 // sync returns when all events so far are durable.
@@ -154,10 +233,13 @@ func (x *execution) sync() error {
 	return x.rec.wait(n)
 }
 
-// append gives the event its number and time and puts it in the history's queue.
+// append gives the event its number and time and puts it in the history's queue. After the last event the error is errStopped.
 func (x *execution) append(ev Event) (Event, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.end != nil && ev.Type != ExecutionRedriven {
+		return ev, errStopped
+	}
 	note := ev.Type == NoteRetry || ev.Type == NoteBranchFailed
 	if !note {
 		if x.lastID+1 >= MaxEvents && !ev.Type.terminal() {
@@ -180,6 +262,9 @@ func (x *execution) append(ev Event) (Event, error) {
 		return ev, fmt.Errorf("append %s to the history: %w", ev.Type, err)
 	}
 	x.recorded = n
+	if ev.Type.terminal() {
+		x.end = &ev
+	}
 	x.engine.observe(ev)
 	return ev, nil
 }

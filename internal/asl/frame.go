@@ -98,7 +98,10 @@ func (f *frame) context() any {
 		"Name":         nameOf(x.arn),
 		"RoleArn":      "arn:aws:iam::000000000000:role/" + x.machine.Name,
 		"StartTime":    stamp(x.started),
-		"RedriveCount": expr.Number(0),
+		"RedriveCount": expr.Number(int64(x.redrives)),
+	}
+	if x.redrives > 0 {
+		execution["RedriveTime"] = stamp(x.redriven.Time)
 	}
 	st := map[string]any{"Name": f.state.name, "EnteredTime": stamp(f.entered.Time)}
 	if f.attempt >= 0 {

@@ -183,6 +183,14 @@ func (r *recorder) wait(n int64) error {
 	return r.err
 }
 
+// sync returns when all events so far are durable.
+func (r *recorder) sync() error {
+	r.mu.Lock()
+	n := r.queued
+	r.mu.Unlock()
+	return r.wait(n)
+}
+
 // close writes what is queued and closes the history.
 func (r *recorder) close() error {
 	r.mu.Lock()

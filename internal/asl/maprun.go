@@ -2,6 +2,8 @@ package asl
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +29,11 @@ type mapRun struct {
 	change        sync.Cond
 	limit         int
 	tolerance     tolerance
+	paused        bool
 	failed        int // items of failed children
 	counts        MapCounts
+	items         string                  // digest of the items that were read
+	redrives      int                     // as the children's history has them
 	exceeded      bool                    // more failed than are tolerated; that is for good
 	stop          context.CancelCauseFunc // ends the children
 	interruptedBy error
@@ -51,9 +56,11 @@ func (t *tolerance) exceededBy(failed, total int) bool {
 // child is a child execution: what became of it.
 type child struct {
 	name        string
-	past        *execution // as read from the history, if it has begun and not ended
-	result      Result     // once it has ended
+	past        *execution // as read from the history, if it has begun and is to go on
+	result      Result     // once it has ended, and until it has ended again
 	start, stop time.Time
+	redrives    int
+	final       string // why it cannot be redriven; empty if it can
 }
 
 // runDistributed makes one attempt; inside is as for attempts.
@@ -66,12 +73,17 @@ func (st *mapState) runDistributed(
 	if err != nil {
 		return nil, false, err
 	}
-	r.id = expr.UUID(derived("maprun", f.x.arn, f.id, attempt).Uint64)
-	r.arn = arn("mapRun", fmt.Sprintf("%s/%s:%s", f.x.machine.Name, st.label, r.id))
-	r.name = HistoryName{f.x.name, fmt.Sprintf("%s%s-%d", f.x.level, st.label, began.ID)}
-	if _, err := f.emit(Event{Type: MapRunStarted, State: f.state.name, MapRun: r.arn}); err != nil {
+	purpose := []any{"maprun", f.x.arn, f.id, attempt}
+	if f.x.redrives > 0 { // retries count from 0 again
+		purpose = append(purpose, f.x.redrives)
+	}
+	r.arn = arn("mapRun", fmt.Sprintf("%s/%s:%s", f.x.machine.Name, st.label, expr.UUID(derived(purpose...).Uint64)))
+	started, redrives, err := r.begin()
+	if err != nil {
 		return nil, false, err
 	}
+	r.arn, r.id = started.MapRun, nameOf(started.MapRun)
+	r.name = HistoryName{f.x.name, fmt.Sprintf("%s%s-%d", f.x.level, st.label, began.ID)}
 	// The children's history must not be ahead of this one, which says that it exists.
 	if err := f.x.sync(); err != nil {
 		return nil, false, err
@@ -83,7 +95,11 @@ func (st *mapState) runDistributed(
 		}
 		return nil, true, &Error{ev.Error, ev.Cause}
 	}
-	result, err = r.run(ctx, input, items, maxItems, batches)
+	if redrives > maxMapRedrives {
+		err = f.runtime("The Map Run was redriven %d times, which is the limit.", maxMapRedrives)
+	} else {
+		result, err = r.run(ctx, input, items, maxItems, batches, redrives)
+	}
 	last := Event{Type: MapRunSucceeded, State: f.state.name}
 	var failure *Error
 	switch {
@@ -99,6 +115,18 @@ func (st *mapState) runDistributed(
 		return nil, false, failed
 	}
 	return result, true, err
+}
+
+// begin records that the Map Run has started, or that it is redriven. It returns the event with which it started, and how
+// often it was redriven.
+func (r *mapRun) begin() (started Event, redrives int, err error) {
+	started, err = r.emit(Event{Type: MapRunStarted, State: r.state.name, MapRun: r.arn})
+	last := started
+	for err == nil && (r.peek() == MapRunRedriven || r.peek() == "" && last.ID < r.x.redriven.ID) {
+		redrives++
+		last, err = r.emit(Event{Type: MapRunRedriven, State: r.state.name, MapRun: started.MapRun, RedriveCount: redrives})
+	}
+	return started, redrives, err
 }
 
 // settings evaluates what the definition leaves to the input.
@@ -153,11 +181,14 @@ func (r *mapRun) percent(input any) (*float64, error) {
 	return &percent, nil
 }
 
-// run reads the items, runs a child execution for each input that has not had one, and
+// run reads the items, runs a child execution for each input that has not had one, or whose execution is redriven, and
 // returns the result of the Map Run.
-func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64, b *batches) (result any, err error) {
+func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64, b *batches, redrives int) (result any, err error) {
 	if r.st.reader != nil {
 		if items, err = r.st.reader.read(ctx, r.frame, input, maxItems); err != nil {
+			return nil, err
+		}
+		if r.items, err = digest(items); err != nil {
 			return nil, err
 		}
 	}
@@ -172,7 +203,7 @@ func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64
 	for i := range r.children {
 		r.children[i].name = expr.UUID(derived("child", r.arn, i).Uint64)
 	}
-	recording, err := r.open(ctx)
+	recording, err := r.open(ctx, redrives)
 	if err != nil {
 		return nil, err
 	}
@@ -197,9 +228,22 @@ func (r *mapRun) run(ctx context.Context, input any, items []any, maxItems int64
 	return result, err
 }
 
-// open opens the children's history and takes from it what became of them so far. The
-// context that it returns ends with the one given or when the history fails.
-func (r *mapRun) open(ctx context.Context) (context.Context, error) {
+// digest is the SHA-256 of items.
+func digest(items []any) (string, error) {
+	h := sha256.New()
+	for _, item := range items {
+		b, err := expr.Encode(item)
+		if err != nil {
+			return "", err
+		}
+		h.Write(append(b, '\n'))
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// open opens the children's history and takes from it what became of them so far; redrives is how often the Map Run was
+// redriven. The context that it returns ends with the one given or when the history fails.
+func (r *mapRun) open(ctx context.Context, redrives int) (context.Context, error) {
 	history, err := r.x.engine.histories().Open(ctx, r.name)
 	if err != nil {
 		return nil, err
@@ -208,14 +252,17 @@ func (r *mapRun) open(ctx context.Context) (context.Context, error) {
 	for i, c := range r.children {
 		index[c.name] = i
 	}
+	known := false
 	for ev, err := range history.Events(ctx) {
-		if err == nil {
-			i, ok := index[ev.Child]
-			if ok {
-				err = r.remember(i, ev)
-			} else {
-				err = fmt.Errorf("history %s: child execution %q belongs to no item; the items have changed: %w", r.name, ev.Child, errDiverged)
-			}
+		switch i, ok := index[ev.Child]; {
+		case err != nil:
+		case ev.Child == r.x.child && ev.Note():
+			known = true
+			err = r.note(ev)
+		case ok:
+			err = r.remember(i, ev)
+		default:
+			err = fmt.Errorf("history %s: child execution %q belongs to no item; the items have changed: %w", r.name, ev.Child, errDiverged)
 		}
 		if err != nil {
 			return nil, errors.Join(err, history.Close())
@@ -223,15 +270,67 @@ func (r *mapRun) open(ctx context.Context) (context.Context, error) {
 	}
 	r.rec, ctx = newRecorder(ctx, history)
 	r.counts.Total = len(r.children)
+	if !known {
+		counts := r.counts
+		_, err = r.record(Event{Type: NoteItems, Counts: &counts, Items: r.items})
+	}
+	for err == nil && r.redrives < redrives {
+		_, err = r.record(Event{Type: NoteRedrive, RedriveCount: r.redrives + 1})
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.rec.close())
+	}
 	for i := range r.children {
 		c := &r.children[i]
 		if c.past != nil {
 			c.past.rec = r.rec
 		}
+		if c.redriven() {
+			r.counts.PendingRedrive++
+			continue
+		}
+		if c.result.Status != "" {
+			c.past = nil
+		}
 		r.tally(i)
 	}
-	r.counts.Pending = r.counts.Total - r.counts.Succeeded - r.counts.Failed - r.counts.Aborted
+	n := &r.counts
+	n.Pending = n.Total - n.Succeeded - n.Failed - n.Aborted - n.PendingRedrive
 	return ctx, nil
+}
+
+// record adds a note of the Map Run to the children's history, and does what it says.
+func (r *mapRun) record(ev Event) (Event, error) {
+	ev.Child, ev.State, ev.Strand, ev.MapRun, ev.Time = r.x.child, r.state.name, r.key, r.arn, r.x.engine.now()
+	if _, err := r.rec.add(ev); err != nil {
+		return ev, fmt.Errorf("append %s to the history: %w", ev.Type, err)
+	}
+	return ev, r.note(ev)
+}
+
+// note does what a note of the Map Run says.
+func (r *mapRun) note(ev Event) error {
+	switch ev.Type {
+	case NoteItems:
+		if ev.Items != r.items || ev.Counts == nil || *ev.Counts != (MapCounts{Total: len(r.children), Items: r.counts.Items}) {
+			return fmt.Errorf("history %s: the items have changed since the Map Run began: restore them, or start a new execution: %w", r.name, errDiverged)
+		}
+	case NoteRedrive:
+		r.redrives++
+		r.paused = false
+		for i := range r.children {
+			c := &r.children[i]
+			if c.past != nil {
+				c.final = c.past.notRedrivable(ev.Time)
+				c.past.redrive = c.past.end == nil || c.final == ""
+			}
+		}
+	case NoteUpdate:
+		r.apply(ev.Update)
+	default:
+		return fmt.Errorf("history %s: there is no note %s of a Map Run: %w", r.name, ev.Type, errDiverged)
+	}
+	return nil
 }
 
 func (r *mapRun) remember(i int, ev Event) error {
@@ -246,10 +345,23 @@ func (r *mapRun) remember(i int, ev Event) error {
 	if err := c.past.remember(ev); err != nil {
 		return fmt.Errorf("history %s: child execution %s: %w", r.name, ev.Child, err)
 	}
-	if result, ended := outcome(ev); ended {
-		c.result, c.stop, c.past = result, ev.Time, nil
+	c.result = Result{}
+	if c.past.end != nil {
+		c.ended(c.past)
+		if c.result.Status == Succeeded {
+			c.past = nil
+		}
 	}
 	return nil
+}
+
+// redriven reports whether the child's execution is to be redriven.
+func (c *child) redriven() bool { return c.past != nil && c.past.redrive }
+
+// ended takes over what became of the child's execution.
+func (c *child) ended(x *execution) {
+	c.result, c.start, c.stop, c.redrives = outcome(x.end), x.started, x.end.Time, x.redrives
+	c.final = x.notRedrivable(x.end.Time)
 }
 
 // child makes a child execution that has not begun.
@@ -303,25 +415,38 @@ func (r *mapRun) dispatch(ctx context.Context) error {
 	var wg sync.WaitGroup
 	r.mu.Lock()
 	if r.exceeded {
-		stop(errAbandoned)
+		stop(errStopped)
 	}
 	for i := range r.children {
 		c := &r.children[i]
-		if c.result.Status != "" {
+		if c.result.Status != "" && !c.redriven() {
 			continue
 		}
-		for r.counts.Running >= r.limit && inner.Err() == nil {
+		for (r.paused || r.counts.Running >= r.limit) && inner.Err() == nil {
 			r.change.Wait()
 		}
-		if inner.Err() != nil && c.past == nil {
+		if inner.Err() != nil && (c.past == nil || c.redriven()) {
 			continue
 		}
 		r.counts.Running++
-		r.counts.Pending--
+		if c.redriven() {
+			r.counts.PendingRedrive--
+		} else {
+			r.counts.Pending--
+		}
 		wg.Go(func() { r.runChild(inner, i) })
 	}
 	r.mu.Unlock()
 	wg.Wait()
+	for i := range r.children {
+		if c := &r.children[i]; c.redriven() { // which was not come to: it stays as it was
+			r.counts.PendingRedrive--
+			if c.result.Status == "" {
+				r.counts.Pending++
+			}
+			r.tally(i)
+		}
+	}
 	switch {
 	case r.interruptedBy != nil:
 		return r.interruptedBy
@@ -337,16 +462,16 @@ func (r *mapRun) runChild(ctx context.Context, i int) {
 	if x == nil {
 		x = r.child(i)
 	}
-	result, err := x.run(ctx, r.st.processor, r.inputs[i])
+	_, err := x.run(ctx, r.st.processor, r.inputs[i])
 	r.mu.Lock()
 	c.past = nil
 	r.counts.Running--
 	switch {
 	case err == nil:
-		c.result, c.start, c.stop = result, x.started, x.lastTime
+		c.ended(x)
 		r.tally(i)
 		if r.exceeded {
-			r.stop(errAbandoned)
+			r.stop(errStopped)
 		}
 	case r.interruptedBy == nil:
 		r.interruptedBy = err

@@ -18,6 +18,7 @@ type MapRun struct {
 	State     string
 	Counts    MapCounts
 
+	Paused                     bool
 	MaxConcurrency             int
 	ToleratedFailureCount      *int64 // nil: not given
 	ToleratedFailurePercentage *float64
@@ -25,9 +26,12 @@ type MapRun struct {
 
 // MapRunUpdate changes what is not nil.
 type MapRunUpdate struct {
-	MaxConcurrency             *int // 0: the most that Step Functions allows
-	ToleratedFailureCount      *int64
-	ToleratedFailurePercentage *float64
+	MaxConcurrency             *int     `json:"maxConcurrency,omitempty"` // 0: the most that Step Functions allows
+	ToleratedFailureCount      *int64   `json:"toleratedFailureCount,omitempty"`
+	ToleratedFailurePercentage *float64 `json:"toleratedFailurePercentage,omitempty"`
+	// Paused lets no child execution begin; those that run go on. Step Functions has no such thing: there the least
+	// concurrency is 1. A redrive ends a pause.
+	Paused *bool `json:"paused,omitempty"`
 }
 
 // mapRunTable holds the Map Runs in progress.
@@ -59,7 +63,7 @@ func (e *Engine) MapRuns() []MapRun {
 	for _, r := range e.mapRuns.runs {
 		r.mu.Lock()
 		out = append(out, MapRun{
-			ARN: r.arn, Execution: r.x.name, State: r.state.name, Counts: r.counts, MaxConcurrency: r.limit,
+			ARN: r.arn, Execution: r.x.name, State: r.state.name, Counts: r.counts, Paused: r.paused, MaxConcurrency: r.limit,
 			ToleratedFailureCount: r.tolerance.count, ToleratedFailurePercentage: r.tolerance.percent,
 		})
 		r.mu.Unlock()
@@ -68,9 +72,9 @@ func (e *Engine) MapRuns() []MapRun {
 	return out
 }
 
-// UpdateMapRun changes a Map Run in progress. Less concurrency lets the children that run
-// finish; less tolerance than has failed ends the Map Run. The change lasts until the
-// execution ends or is interrupted: after [Engine.Resume] it is to be made again.
+// UpdateMapRun changes a Map Run in progress, at once. Less concurrency lets the children that run finish; less tolerance
+// than has failed ends the Map Run. The change is durable when it returns nil: it holds after [Engine.Resume] too, and in
+// redrives.
 func (e *Engine) UpdateMapRun(arn string, u MapRunUpdate) error {
 	switch {
 	case u.MaxConcurrency != nil && *u.MaxConcurrency < 0:
@@ -81,15 +85,40 @@ func (e *Engine) UpdateMapRun(arn string, u MapRunUpdate) error {
 		return fmt.Errorf("update map run: the tolerated percentage %v is not between 0 and 100", *u.ToleratedFailurePercentage)
 	}
 	e.mapRuns.mu.Lock()
-	defer e.mapRuns.mu.Unlock()
 	r := e.mapRuns.runs[arn]
+	e.mapRuns.mu.Unlock()
 	if r == nil {
 		return fmt.Errorf("update map run %s: %w", arn, ErrNoMapRun)
 	}
+	if err := r.update(u); err != nil {
+		return fmt.Errorf("update map run %s: %w", arn, err)
+	}
+	return nil
+}
+
+func (r *mapRun) update(u MapRunUpdate) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	ev, err := r.record(Event{Type: NoteUpdate, Update: &u})
+	if err == nil && r.tolerance.exceededBy(r.failed, r.counts.Items) {
+		r.exceeded = true
+		r.stop(errStopped)
+	}
+	r.change.Broadcast()
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r.x.engine.observe(ev)
+	return r.rec.sync()
+}
+
+// apply changes the settings. The caller holds the lock, or nothing runs yet.
+func (r *mapRun) apply(u *MapRunUpdate) {
+	if u == nil {
+		return
+	}
 	if u.MaxConcurrency != nil {
-		r.limit = effective(int64(*u.MaxConcurrency), distributedConcurrency, e.MaxParallel)
+		r.limit = effective(int64(*u.MaxConcurrency), distributedConcurrency, r.x.engine.MaxParallel)
 	}
 	if u.ToleratedFailureCount != nil {
 		r.tolerance.count = u.ToleratedFailureCount
@@ -97,10 +126,7 @@ func (e *Engine) UpdateMapRun(arn string, u MapRunUpdate) error {
 	if u.ToleratedFailurePercentage != nil {
 		r.tolerance.percent = u.ToleratedFailurePercentage
 	}
-	if r.tolerance.exceededBy(r.failed, r.counts.Items) {
-		r.exceeded = true
-		r.stop(errAbandoned)
+	if u.Paused != nil {
+		r.paused = *u.Paused
 	}
-	r.change.Broadcast()
-	return nil
 }

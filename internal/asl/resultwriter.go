@@ -76,7 +76,7 @@ type childRecord struct {
 
 type included struct{ Included bool }
 
-func (r *mapRun) record(i int) childRecord {
+func (r *mapRun) describe(i int) childRecord {
 	c := &r.children[i]
 	x := r.child(i)
 	out := childRecord{
@@ -90,9 +90,10 @@ func (r *mapRun) record(i int) childRecord {
 	if c.result.Status == Succeeded {
 		text := string(c.result.Output)
 		out.Output, out.OutputDetails = &text, &included{true}
-		out.RedriveReason = "Execution is SUCCEEDED and cannot be redriven"
 	} else {
 		out.Error, out.Cause = c.result.Error, c.result.Cause
+	}
+	if out.RedriveCount, out.RedriveReason = c.redrives, c.final; c.final == "" {
 		out.RedriveStatus = "REDRIVABLE_BY_MAP_RUN"
 	}
 	out.StartDate, out.StopDate = stamp(c.start), stamp(c.stop)
@@ -108,7 +109,7 @@ func (w *resultWriter) forms(r *mapRun, i int) ([]json.RawMessage, error) {
 		transformation = w.transformation
 	}
 	if result.Status != Succeeded || transformation == "NONE" {
-		b, err := expr.Encode(r.record(i))
+		b, err := expr.Encode(r.describe(i))
 		return []json.RawMessage{b}, err
 	}
 	if transformation == "FLATTEN" {

@@ -59,16 +59,25 @@ func (st *waitState) run(ctx context.Context, f *frame) (exit, error) {
 	if err != nil {
 		return exit{}, err
 	}
-	// The time counts from the recorded entry: an interruption does not lengthen the wait.
-	if until.Sub(f.entered.Time) > math.MaxInt32*time.Second {
+	from := st.from(f)
+	if until.Sub(from) > math.MaxInt32*time.Second {
 		return exit{}, f.runtime("Wait state delay is too long.")
 	}
-	if until.After(f.entered.Time) {
+	if until.After(from) {
 		if err := f.x.engine.clock().Sleep(ctx, until); err != nil {
 			return exit{}, err
 		}
 	}
 	return f.pass(input)
+}
+
+// from is when the wait began: at the recorded entry, as an interruption does not lengthen it, or at the redrive that
+// repeats it.
+func (st *waitState) from(f *frame) time.Time {
+	if f.x.redriven.Time.After(f.entered.Time) {
+		return f.x.redriven.Time
+	}
+	return f.entered.Time
 }
 
 func (st *waitState) until(f *frame, input any) (time.Time, error) {
@@ -105,9 +114,9 @@ func (st *waitState) until(f *frame, input any) (time.Time, error) {
 		case n > math.MaxInt32:
 			return time.Time{}, f.runtime("Wait state delay is too long.")
 		}
-		return f.entered.Time.Add(time.Duration(n) * time.Second), nil
+		return st.from(f).Add(time.Duration(n) * time.Second), nil
 	case st.seconds.set:
-		return f.entered.Time.Add(time.Duration(st.seconds.value) * time.Second), nil
+		return st.from(f).Add(time.Duration(st.seconds.value) * time.Second), nil
 	}
 	return st.timestamp, nil
 }
