@@ -6,7 +6,9 @@
 // event that leads to an effect is durable before the effect is caused, so an
 // execution that was interrupted anywhere continues with [Engine.Resume]: what
 // was answered is not asked again, what was scheduled and not answered is invoked
-// again, and a wait or a retry ends when it would have ended.
+// again, and a wait or a retry ends when it would have ended. One that is stopped, has
+// timed out or has failed is continued by [Engine.Redrive]. A Map Run can be changed and
+// paused while it runs: [Engine.UpdateMapRun].
 //
 // It knows nothing of what its tasks do: they are run by a [TaskRunner], objects
 // are read and written through [Objects]. A definition that uses what this package
@@ -82,8 +84,9 @@ func FunctionError(errorType, message string) *Error {
 }
 
 // Abort is the cause to cancel a context with (see [context.WithCancelCause]) in order
-// to end the execution for good, as StopExecution does. Cancelled in any other way an
-// execution is only interrupted, and [Engine.Resume] continues it.
+// to end the execution for good, as StopExecution does: its end is durable before its
+// child executions are ended too. Cancelled in any other way an execution is only
+// interrupted, and [Engine.Resume] continues it.
 type Abort struct{ Name, Cause string }
 
 // Error says that the execution was aborted, and why.

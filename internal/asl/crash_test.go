@@ -97,6 +97,7 @@ type world struct {
 	crashed   bool
 	left      int // events until the crash; negative: none
 	engine    *Engine
+	repairs   int // redrives that were begun: what is broken is repaired by and by
 }
 
 func newWorld() *world {
@@ -209,6 +210,14 @@ func (w *world) Run(ctx context.Context, req TaskRequest) (json.RawMessage, erro
 			return nil, &Error{"Transient", "once"}
 		}
 		return fmt.Appendf(nil, `{"BatchInput":{"lap":%d},"Items":[{"s":%d}],"done":%v}`, p.BatchInput.Lap+1, p.Items[0].S, p.BatchInput.Lap == 2), nil
+	case "frail":
+		var p struct{ Until int }
+		if err := json.Unmarshal(req.Payload, &p); err != nil {
+			return nil, err
+		}
+		if w.repairs < p.Until {
+			return nil, &Error{"Frail", fmt.Sprint(p.Until)}
+		}
 	case "ask":
 		e := w.engine
 		go func() {
@@ -424,6 +433,163 @@ func crashEverywhere(t *testing.T, definition string) {
 				}
 			}
 		})
+	}
+}
+
+// frail fails in a Map Run, is stopped in its redrive, fails in a Parallel state, and then succeeds.
+const frail = `{
+  "StartAt": "Fan",
+  "States": {
+    "Fan": {"Type": "Map", "MaxConcurrency": 3, "ResultPath": "$.fan", "ItemsPath": "$.items", "Next": "Both",
+      "ItemProcessor": {"ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}, "StartAt": "Work", "States": {
+        "Work": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:frail", "Next": "Rest",
+          "Retry": [{"ErrorEquals": ["Frail"], "IntervalSeconds": 2, "MaxAttempts": 1}]},
+        "Rest": {"Type": "Wait", "Seconds": 3, "End": true}}}},
+    "Both": {"Type": "Parallel", "ResultPath": "$.both", "End": true, "Retry": [{"ErrorEquals": ["Frail"], "MaxAttempts": 1}], "Branches": [
+      {"StartAt": "Long", "States": {"Long": {"Type": "Wait", "Seconds": 60, "End": true}}},
+      {"StartAt": "Each", "States": {"Each": {"Type": "Map", "ItemsPath": "$.both", "MaxConcurrency": 1, "End": true, "ItemProcessor": {"StartAt": "One", "States": {
+        "One": {"Type": "Task", "Resource": "arn:aws:lambda:local:0:function:frail", "End": true}}}}}}]}
+  }
+}`
+
+const frailInput = `{"items":[{"until":0,"n":1},{"until":1,"n":22},{"until":0,"n":333},{"until":0,"n":4444}],"both":[{"until":0},{"until":3,"n":1},{"until":0,"n":22}]}`
+
+// redriving runs frail to its end, crashing whenever the given number of events are durable (negative: never).
+func (w *world) redriving(t *testing.T, left func() int) Result {
+	t.Helper()
+	m := mustParse(t, frail)
+	twice := map[string]int{} // calls that may be made again: those without an answer when the engine stopped
+	for runs := 0; ; runs++ {
+		if runs > 1000 {
+			t.Fatal("it does not end")
+		}
+		e := &Engine{Tasks: w, Objects: w.objects, Histories: w, Seed: 7}
+		redriven, ended := 0, EventType("")
+		if log := w.histories.logs[HistoryName{Execution: "x"}]; log != nil {
+			for _, ev := range log.events {
+				switch {
+				case ev.Type == ExecutionRedriven:
+					redriven, ended = redriven+1, ""
+				case ev.Type.terminal():
+					ended = ev.Type
+				}
+			}
+		}
+		w.mu.Lock()
+		w.crashed, w.left, w.engine = false, left(), e
+		w.mu.Unlock()
+		answered := w.answered()
+		for key, n := range w.calls {
+			twice[key] = max(twice[key], n-answered[key])
+		}
+		ctx, stop := context.WithCancelCause(t.Context())
+		var result Result
+		var err error
+		switch {
+		case ended != "" && ended != ExecutionSucceeded:
+			w.repairs = redriven + 1
+			if w.repairs == 2 {
+				time.AfterFunc(4*time.Second, func() { stop(&Abort{"Operator", ""}) })
+			}
+			result, err = e.Redrive(ctx, m, "x")
+		default:
+			if result, err = e.Resume(ctx, m, "x"); errors.Is(err, ErrNoExecution) {
+				result, err = e.Start(ctx, m, "x", json.RawMessage(frailInput))
+			}
+		}
+		stop(nil)
+		if err != nil && !errors.Is(err, errCrash) {
+			t.Fatal(err)
+		}
+		if err == nil && result.Status == Succeeded {
+			answered := w.answered()
+			for key, n := range w.calls {
+				if n > answered[key]+twice[key] {
+					t.Errorf("called again though the answer was durable: %s (%d calls, %d answers)", key, n, answered[key])
+				}
+			}
+			return result
+		}
+	}
+}
+
+// TestCrashInARedrive stops the engine at every event of an execution that is redriven three times.
+func TestCrashInARedrive(t *testing.T) {
+	var want Result
+	events := 0
+	never := func() int { return -1 }
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		want = w.redriving(t, never)
+		events = w.events()
+		w.checkRedriven(t)
+		if got := w.repairs; got != 3 {
+			t.Errorf("redriven %d times", got)
+		}
+	})
+	t.Logf("%d events, %s", events, want.Output)
+	try := func(what string, left func() int) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			if got := w.redriving(t, left); string(got.Output) != string(want.Output) {
+				t.Errorf("output %s", got.Output)
+			}
+			w.checkRedriven(t)
+		})
+		if t.Failed() {
+			t.Fatal(what)
+		}
+	}
+	for n := range events {
+		if n%3 != 0 && !testenv.Full() {
+			continue
+		}
+		at := n
+		try(fmt.Sprintf("a crash after %d events", n), func() int { n := at; at = -1; return n })
+	}
+	for _, step := range []int{2, 5, 17} {
+		try(fmt.Sprintf("a crash after every %d events", step), func() int { return step })
+	}
+}
+
+// checkRedriven looks for what a history of redrives cannot have.
+func (w *world) checkRedriven(t *testing.T) {
+	t.Helper()
+	for _, problem := range w.problems {
+		t.Error(problem)
+	}
+	for name, log := range w.histories.logs {
+		ids, ended := map[string]int64{}, map[string]EventType{}
+		open := map[[2]string]int{} // states by child and strand
+		for _, ev := range log.events {
+			if ev.Note() {
+				continue
+			}
+			if ids[ev.Child]++; ev.ID != ids[ev.Child] || ev.Previous >= ev.ID {
+				t.Errorf("%s: event %d ← %d comes as number %d", name, ev.ID, ev.Previous, ids[ev.Child])
+			}
+			if last := ended[ev.Child]; (last != "") != (ev.Type == ExecutionRedriven) || last == ExecutionSucceeded {
+				t.Errorf("%s: event %d of %q is %s, after %q", name, ev.ID, ev.Child, ev.Type, last)
+			}
+			ended[ev.Child] = ""
+			strand := [2]string{ev.Child, ev.Strand}
+			switch {
+			case ev.Type.terminal():
+				ended[ev.Child] = ev.Type
+			case ev.Type.entered():
+				open[strand]++
+			case ev.Type.exited():
+				open[strand]--
+			}
+			if n := open[strand]; n != 0 && n != 1 {
+				t.Errorf("%s: event %d of %q: %d states are entered", name, ev.ID, ev.Child, n)
+			}
+		}
+		for child, last := range ended {
+			if last != ExecutionSucceeded {
+				t.Errorf("%s: %q ends with %q", name, child, last)
+			}
+		}
 	}
 }
 

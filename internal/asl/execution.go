@@ -143,16 +143,14 @@ func (x *execution) run(ctx context.Context, sc *scope, input json.RawMessage) (
 	inner, release := x.stoppable(ctx)
 	output, err := s.run(inner, sc, first.Input)
 	release()
-	last := Event{Type: ExecutionSucceeded, Output: output}
 	var failure *Error
 	switch {
 	case err == nil:
+		_, err = s.emit(Event{Type: ExecutionSucceeded, Output: output})
 	case errors.As(err, &failure):
-		last = Event{Type: ExecutionFailed, Error: failure.Name, Cause: failure.Cause}
-	case !errors.Is(err, errStopped):
-		return Result{}, err
+		_, err = s.emit(Event{Type: ExecutionFailed, Error: failure.Name, Cause: failure.Cause})
 	}
-	if _, err := s.emit(last); err != nil && !errors.Is(err, errStopped) {
+	if err != nil && !errors.Is(err, errStopped) {
 		return Result{}, err
 	}
 	if x.child == "" { // the result of a child becomes durable with the events that follow

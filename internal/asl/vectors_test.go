@@ -58,11 +58,12 @@ func (p *probe) start(t *testing.T, definition, input string) Result {
 	return result
 }
 
-func (p *probe) objects(bucket string) map[string]string {
+// objects are what bucket b holds, by key.
+func (p *probe) objects() map[string]string {
 	out := map[string]string{}
 	m, _ := p.Objects.(*memObjects)
 	for id, body := range m.objects {
-		if id[0] == bucket {
+		if id[0] == "b" {
 			out[id[1]] = string(body)
 		}
 	}
@@ -168,7 +169,7 @@ func TestResultWriter(t *testing.T) {
 		if want := "out/" + id + "/manifest.json"; out.ResultWriterDetails.Key != want || out.ResultWriterDetails.Bucket != "b" {
 			t.Errorf("details %+v, want %s", out.ResultWriterDetails, want)
 		}
-		files := p.objects("b")
+		files := p.objects()
 		if got := files["out/"+id+"/SUCCEEDED_0.json"]; got != want {
 			t.Errorf("%s: %s, want %s", transformation, got, want)
 		}
@@ -191,7 +192,7 @@ func TestResultWriter(t *testing.T) {
 	got := p.start(t, mapOf(`"MaxConcurrency":1,"ResultWriter":{"Resource":"arn:aws:states:::s3:putObject","Parameters":{"Bucket":"b"}},`), `[1,3,2,4]`)
 	wantResult(t, got, Failed, errTolerance)
 	var pending []childRecord
-	for key, body := range p.objects("b") {
+	for key, body := range p.objects() {
 		if strings.HasSuffix(key, "/PENDING_0.json") {
 			if err := json.Unmarshal([]byte(body), &pending); err != nil {
 				t.Error(err)
@@ -205,7 +206,7 @@ func TestResultWriter(t *testing.T) {
 	p = newProbe(run)
 	got = p.start(t, mapOf(`"ResultWriter":{"WriterConfig":{"Transformation":"FLATTEN"}},`), `[1,2]`)
 	wantResult(t, got, Succeeded, "[1,1,2,2]")
-	if len(p.objects("b")) != 0 {
+	if len(p.objects()) != 0 {
 		t.Error("something was written")
 	}
 }
@@ -641,6 +642,73 @@ func TestUpdateMapRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUpdatesAndPausesHold: a pause lets what runs finish and nothing begin, at once; it and a change of the settings hold
+// after an interruption, as they do at AWS, which is not interrupted. A redrive ends a pause.
+func TestUpdatesAndPausesHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustParse(t, mapOf(`"MaxConcurrency":4,`))
+		fails := true
+		p := newProbe(func(ctx context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
+			err := systemClock{}.Sleep(ctx, time.Now().Add(10*time.Second))
+			if string(req.Payload) == "19" && fails && err == nil {
+				err = &Error{Name: "Bad"}
+			}
+			return req.Payload, err
+		})
+		update := func(u MapRunUpdate) {
+			t.Helper()
+			if err := p.UpdateMapRun(p.MapRuns()[0].ARN, u); err != nil {
+				t.Error(err)
+			}
+		}
+		yes, no, two := true, false, 2
+		calls := func(want int) {
+			t.Helper()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.calls) != want {
+				t.Errorf("%d calls, want %d", len(p.calls), want)
+			}
+		}
+		time.AfterFunc(5*time.Second, func() { update(MapRunUpdate{Paused: &yes, MaxConcurrency: &two}) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		items, _ := json.Marshal(slices.Collect(indices(20)))
+		if _, err := p.Start(ctx, m, "x", items); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		calls(4)
+		for _, step := range []struct {
+			after time.Duration
+			do    func()
+		}{
+			{time.Hour, func() {
+				if runs := p.MapRuns(); len(runs) != 1 || !runs[0].Paused || runs[0].MaxConcurrency != 2 {
+					t.Errorf("after the interruption: %+v", runs)
+				}
+				calls(4)
+				update(MapRunUpdate{Paused: &no})
+			}},
+			{time.Hour + 5*time.Second, func() {
+				calls(6) // and not 8
+				update(MapRunUpdate{Paused: &yes})
+			}},
+			{2 * time.Hour, func() { calls(6); update(MapRunUpdate{Paused: &no}) }},
+			{2*time.Hour + 65*time.Second, func() { calls(20); update(MapRunUpdate{Paused: &yes}) }},
+		} {
+			time.AfterFunc(step.after, step.do)
+		}
+		result, err := p.Resume(t.Context(), m, "x")
+		if err != nil || result.Error != errTolerance {
+			t.Fatalf("%+v %v", result, err)
+		}
+		fails = false
+		if result, err = p.Redrive(t.Context(), m, "x"); err != nil || result.Status != Succeeded {
+			t.Fatalf("%+v %v", result, err)
+		}
+	})
 }
 
 // TestFailureStopsTheRest: after an iteration failed none begins, and those that run are aborted.
