@@ -2,13 +2,15 @@ package check
 
 import (
 	"bufio"
-	"container/heap"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
+	"hindcast/internal/partition"
 	"hindcast/internal/transform"
 )
 
@@ -55,7 +57,7 @@ type meeting struct {
 // maxMeetings bounds how many are looked at. Ids of which more come twice are no ids: the rest counts as found.
 const maxMeetings = 1 << 20
 
-// acrossShards merges the shards' sorted ids, scheme by scheme.
+// acrossShards looks for fingerprints that two shards of a scheme have: group by group, so that it holds some of them at a time.
 func acrossShards(ctx context.Context, shards []ShardIDs, told map[transform.Conflict]bool, r *Result) (seen int64, err error) {
 	var open []io.Closer
 	defer func() {
@@ -63,50 +65,89 @@ func acrossShards(ctx context.Context, shards []ShardIDs, told map[transform.Con
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	var h idHeap
+	schemes := map[partition.Scheme][]*idStream{}
+	var order []partition.Scheme
 	for _, s := range shards {
 		body, err := s.Open(ctx)
 		if err != nil {
 			return 0, err
 		}
 		open = append(open, body)
-		in := &idStream{ShardIDs: s, name: s.Scheme.String() + " " + s.Shard, r: bufio.NewReaderSize(body, 64<<10)}
-		more, err := in.next()
-		if err != nil {
-			return 0, err
+		buffer := min(64<<10, max(64<<20/len(shards), 4<<10))
+		if schemes[s.Scheme] == nil {
+			order = append(order, s.Scheme)
 		}
-		if more {
-			h = append(h, in)
-		}
+		schemes[s.Scheme] = append(schemes[s.Scheme], &idStream{ShardIDs: s, r: bufio.NewReaderSize(body, buffer)})
 	}
-	heap.Init(&h)
 	var met []meeting
-	var last *idStream // the shard that had the id before
-	var lastID uint64
-	for len(h) > 0 {
-		in := h[0]
-		if seen++; seen%(1<<16) == 0 && ctx.Err() != nil {
-			return 0, ctx.Err()
-		}
-		if last != nil && in != last && in.id == lastID && in.Scheme == last.Scheme {
-			if len(met) < maxMeetings {
-				met = append(met, meeting{last, in, in.id})
-			} else {
-				r.Total++
+	for _, scheme := range order {
+		streams := schemes[scheme]
+		var group idGroup
+		for g := range transform.FingerprintGroups {
+			if ctx.Err() != nil {
+				return 0, ctx.Err()
 			}
-		}
-		last, lastID = in, in.id
-		more, err := in.next()
-		if err != nil {
-			return 0, err
-		}
-		if more {
-			heap.Fix(&h, 0)
-		} else {
-			heap.Pop(&h)
+			if err := group.read(streams, g); err != nil {
+				return 0, err
+			}
+			seen += int64(len(group.ids))
+			group.meet(func(id uint64, a, b uint32) {
+				if len(met) < maxMeetings {
+					met = append(met, meeting{streams[a], streams[b], id})
+				} else {
+					r.Total++
+				}
+			})
 		}
 	}
+	slices.SortStableFunc(met, func(a, b meeting) int { return cmp.Compare(a.fingerprint, b.fingerprint) })
 	return seen, compare(ctx, met, told, r)
+}
+
+// idGroup is a group of fingerprints of the shards of a scheme.
+type idGroup struct {
+	ids    []uint64
+	shards []uint32 // whose they are
+	index  []uint32 // open addressing: 1 + a place in ids, or 0
+}
+
+// read reads the streams to the group's end.
+func (g *idGroup) read(streams []*idStream, group int) error {
+	g.ids, g.shards = g.ids[:0], g.shards[:0]
+	for n, in := range streams {
+		for {
+			id, ok, err := in.next(group)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			g.ids, g.shards = append(g.ids, id), append(g.shards, uint32(n))
+		}
+	}
+	return nil
+}
+
+// meet tells which ids a shard has after another one.
+func (g *idGroup) meet(tell func(id uint64, before, shard uint32)) {
+	size := 64
+	for size < 2*len(g.ids) {
+		size *= 2
+	}
+	g.index = slices.Grow(g.index[:0], size)[:size]
+	clear(g.index)
+	mask := uint64(size - 1)
+	for i, id := range g.ids {
+		at := id & mask
+		for g.index[at] != 0 && g.ids[g.index[at]-1] != id {
+			at = (at + 1) & mask
+		}
+		if before := g.index[at]; before != 0 && g.shards[before-1] != g.shards[i] {
+			tell(id, g.shards[before-1], g.shards[i])
+		}
+		g.index[at] = uint32(i + 1)
+	}
 }
 
 // compare looks at the events that the meetings are of, and tells those that conflict, but for those that were told.
@@ -143,47 +184,27 @@ func compare(ctx context.Context, met []meeting, told map[transform.Conflict]boo
 
 type idStream struct {
 	ShardIDs
-	name string // of its scheme, then its shard
-	r    *bufio.Reader
-	id   uint64
+	r *bufio.Reader
 }
 
-func (s *idStream) next() (more bool, err error) {
-	var b [8]byte
-	if _, err := io.ReadFull(s.r, b[:]); err == io.EOF {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("event ids of shard %s: %w", s.Shard, err)
+// next returns the next id of a group; ok is false at its end. Groups are asked for in order.
+func (s *idStream) next(group int) (id uint64, ok bool, err error) {
+	b, err := s.r.Peek(8)
+	switch {
+	case len(b) == 0 && errors.Is(err, io.EOF):
+		return 0, false, nil
+	case errors.Is(err, io.EOF):
+		return 0, false, fmt.Errorf("event ids of shard %s: %w", s.Shard, io.ErrUnexpectedEOF)
+	case err != nil:
+		return 0, false, fmt.Errorf("event ids of shard %s: %w", s.Shard, err)
 	}
-	id := binary.LittleEndian.Uint64(b[:])
-	if id < s.id {
-		return false, fmt.Errorf("event ids of shard %s: they are not sorted", s.Shard)
+	id = binary.LittleEndian.Uint64(b)
+	switch of := transform.FingerprintGroup(id); {
+	case of > group:
+		return 0, false, nil
+	case of < group:
+		return 0, false, fmt.Errorf("event ids of shard %s: they are not sorted by group", s.Shard)
 	}
-	s.id = id
-	return true, nil
-}
-
-// idHeap orders streams by scheme within equal ids, so that those of one scheme are neighbours, and then by shard.
-type idHeap []*idStream
-
-func (h idHeap) Len() int { return len(h) }
-
-func (h idHeap) Less(i, j int) bool {
-	if h[i].id != h[j].id {
-		return h[i].id < h[j].id
-	}
-	return h[i].name < h[j].name
-}
-
-func (h idHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *idHeap) Push(x any) { *h = append(*h, x.(*idStream)) }
-
-// Pop implements heap.Interface.
-func (h *idHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return last
+	_, err = s.r.Discard(8)
+	return id, true, err
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"hindcast/internal/blob"
+	"hindcast/internal/partition"
 	"hindcast/internal/plan"
 )
 
@@ -55,6 +56,10 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 	if err != nil {
 		return out, &Error{PlanRefused, err}
 	}
+	schemes := map[partition.Scheme]int{}
+	for _, s := range shards {
+		schemes[s.Scheme]++
+	}
 	c := cut{Skipped: skipped}
 	var lines bytes.Buffer
 	g, gctx := errgroup.WithContext(ctx)
@@ -64,7 +69,8 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 		if err := json.NewEncoder(&lines).Encode(shardItem{s.ID}); err != nil {
 			return out, err
 		}
-		g.Go(func() error { return writeOnce(gctx, store, shardKey(s.ID), &s) })
+		share := share{Shard: s, Alone: schemes[s.Scheme] == 1}
+		g.Go(func() error { return writeOnce(gctx, store, shardKey(s.ID), &share) })
 	}
 	if err := g.Wait(); err != nil {
 		return out, err
@@ -77,6 +83,13 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 	}
 	out.Shards = len(shards)
 	return out, nil
+}
+
+// share is what a shard's worker is told.
+type share struct {
+	plan.Shard
+	// Alone says that no other shard has its scheme: what is seen there of an id is all there is.
+	Alone bool `json:"alone,omitempty"`
 }
 
 func shardKey(id string) string { return "shards/" + id + ".json" }

@@ -152,7 +152,7 @@ func strays(in *check.Inputs, done []finished, name string) {
 	})
 }
 
-// shardIDs are the fingerprints that the shards left, and how the events behind them are found.
+// shardIDs are the fingerprints that the shards left, of those that can share an id with another, and how the events behind them are found.
 func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, shards []string) ([]check.ShardIDs, error) {
 	store := e.runStore(r.Run)
 	var out []check.ShardIDs
@@ -160,6 +160,9 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 		l := &lap{env: e, request: r, store: store}
 		if err := readJSON(ctx, store, shardKey(id), &l.shard); err != nil {
 			return nil, err
+		}
+		if l.shard.Alone {
+			continue
 		}
 		out = append(out, check.ShardIDs{
 			Shard: id, Scheme: l.shard.Scheme,
@@ -171,7 +174,7 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 				return o.Body, nil
 			},
 			Locate: func(ctx context.Context, fingerprints []uint64) ([]transform.Sighting, error) {
-				c, err := transform.ForShard(p, l.shard, j.Outputs())
+				c, err := transform.ForShard(p, l.shard.Shard, j.Outputs())
 				if err != nil {
 					return nil, err
 				}

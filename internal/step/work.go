@@ -66,7 +66,7 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	if err != nil {
 		return workOut{}, err
 	}
-	var sh plan.Shard
+	var sh share
 	if err := readJSON(ctx, store, shardKey(in.Shard), &sh); err != nil {
 		return workOut{}, err
 	}
@@ -89,7 +89,7 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 type lap struct {
 	env     *Env
 	request Request
-	shard   plan.Shard
+	shard   share
 	store   blob.Store // the run's
 	dataset blob.Store
 	writes  *errgroup.Group // of partitions
@@ -99,7 +99,7 @@ type lap struct {
 }
 
 func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (transform.Result, error) {
-	c, err := transform.ForShard(p, l.shard, j.Outputs())
+	c, err := transform.ForShard(p, l.shard.Shard, j.Outputs())
 	if err != nil {
 		return transform.Result{}, err
 	}
@@ -117,7 +117,7 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	c.Sink = func(name, label string, rows iter.Seq2[*record.Batch, error]) error {
 		return l.sink(wctx, name, label, schemas[name], rows)
 	}
-	c.Fingerprints = c.ID != "" // they tell an id that is in two shards
+	c.Fingerprints = c.ID != "" && !l.shard.Alone // they tell an id that is in two shards
 	checkpoint, err := os.CreateTemp("", "hindcast-checkpoint-*")
 	if err != nil {
 		return transform.Result{}, fmt.Errorf("make a scratch file: %w", err)

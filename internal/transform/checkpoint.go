@@ -18,7 +18,7 @@ import (
 )
 
 // A checkpoint is a magic line, a JSON header, the ids seen and a part for each table in chunks, and the XXH3 of all that.
-const magic = "hindcast checkpoint 1\n"
+const magic = "hindcast checkpoint 2\n"
 
 // header is what a checkpoint holds but for state: what it was made for, and the account so far.
 type header struct {

@@ -11,8 +11,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/zeebo/xxh3"
-
 	"hindcast/internal/job"
 	"hindcast/internal/partition"
 	"hindcast/internal/plan"
@@ -33,11 +31,11 @@ type engine struct {
 	// What follows is memory used again from batch to batch.
 	rows, slots []int32
 	contents    contents
+	ids         idKeys
 	dead        record.Bitmap // rows of the batch that are dead for a table
 	buried      []DeadLetter  // of the rows at hand, as they are found
 	idBuf       []byte
-	hashes      []uint64 // of ids
-	touched     uint64   // means nothing; it is what [seen.touch] is read for
+	touched     uint32 // means nothing; it is what [idSet.touch] is read for
 }
 
 // output is a table at work.
@@ -81,6 +79,13 @@ func newEngine(c Config) (*engine, error) {
 		e.outputs = append(e.outputs, out)
 	}
 	return e, nil
+}
+
+// close gives memory back.
+func (e *engine) close() {
+	if e.seen != nil {
+		e.seen.free()
+	}
 }
 
 func newOutput(o Output, c Config) (*output, error) {
@@ -341,37 +346,42 @@ func (e *engine) tellDead() {
 
 // dedupe keeps of e.rows those whose id is new.
 func (e *engine) dedupe(run *run, b *record.Batch) {
-	columns := len(e.c.Columns)
-	contents := e.contents.of(b, columns, e.id, e.rows)
+	contents := e.contents.of(b, len(e.c.Columns), e.id, e.rows)
 	ids := &b.Columns[e.id]
-	e.hashes = e.hashes[:0]
-	for _, row := range e.rows {
-		e.hashes = append(e.hashes, xxh3.Hash(e.idOf(ids, int(row))))
-	}
-	e.touched += e.seen.touch(e.hashes)
+	e.ids.of(ids, e.rows)
+	e.touched += e.seen.sets[e.ids.kind].touch(e.ids.hashes)
 	kept := 0
 	for n, row := range e.rows {
+		kind := e.ids.kinds[n]
 		at := Position{run.partition, b.Offsets[row]}
-		id := e.idOf(ids, int(row))
-		if len(id) == 0 {
+		if kind == idNone {
 			e.bury(run, at.Offset, fmt.Sprintf("column %s is null or empty: the event has no id", e.c.ID))
 			continue
 		}
-		before := e.seen.add(id, e.hashes[n], at, contents[n])
+		var long []byte
+		if kind == idLong {
+			long = ids.Strings.At(int(row))
+		}
+		set := &e.seen.sets[kind]
+		before, fresh := set.add(e.ids.keys[n], e.ids.hashes[n], long, at, content(contents[n]))
 		switch {
-		case before == nil:
+		case fresh:
 			e.rows[kept] = row
 			if e.c.Slots != nil {
 				e.slots[kept] = e.slots[n]
 			}
 			kept++
-		case before.content == contents[n]:
+		case set.content(before) == content(contents[n]):
 			run.all(func(c *Count) { c.Duplicate++ })
 		default:
 			run.all(func(c *Count) { c.Conflict++ })
 			e.res.Conflicts++
 			if len(e.res.FirstConflicts) < MaxFindings {
-				e.res.FirstConflicts = append(e.res.FirstConflicts, e.conflict(ids, row, before, at, contents[n]))
+				c := Conflict{ID: idText(ids, row), First: set.position(before), Second: at}
+				if i := differing(set.content(before), content(contents[n]), len(e.c.Columns), e.id); i >= 0 {
+					c.Column = e.c.Columns[i].Name
+				}
+				e.res.FirstConflicts = append(e.res.FirstConflicts, c)
 			}
 		}
 	}
@@ -389,14 +399,6 @@ func (e *engine) idOf(ids *record.Column, row int) []byte {
 	}
 	e.idBuf = binary.LittleEndian.AppendUint64(e.idBuf[:0], uint64(ids.Int64s[row]))
 	return e.idBuf
-}
-
-func (e *engine) conflict(ids *record.Column, row int32, before *seenEntry, at Position, c content) Conflict {
-	out := Conflict{ID: idText(ids, row), First: Position{before.part, before.offset}, Second: at}
-	if i := differing(before.content, c, len(e.c.Columns), e.id); i >= 0 {
-		out.Column = e.c.Columns[i].Name
-	}
-	return out
 }
 
 // apply gives the rows that are left to an output.

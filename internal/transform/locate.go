@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/zeebo/xxh3"
-
 	"hindcast/internal/record"
 )
 
@@ -73,18 +71,22 @@ func Locate(ctx context.Context, r Reader, c Config, fingerprints []uint64) (fou
 		}
 		e.sort(&run{partition: partition}, b, 0, b.Len)
 		ids := &b.Columns[e.id]
-		hits := e.rows[:0]
-		for _, row := range e.rows {
-			if id := e.idOf(ids, int(row)); len(id) > 0 && want[xxh3.Hash(id)] && !met[string(id)] {
+		e.ids.of(ids, e.rows)
+		hits, hashes := e.rows[:0], e.ids.hashes[:0]
+		for n, row := range e.rows {
+			if e.ids.kinds[n] == idNone || !want[e.ids.hashes[n]] {
+				continue
+			}
+			if id := e.idOf(ids, int(row)); !met[string(id)] {
 				met[string(id)] = true
-				hits = append(hits, row)
+				hits, hashes = append(hits, row), append(hashes, e.ids.hashes[n])
 			}
 		}
-		for n, content := range e.contents.of(b, len(c.Columns), e.id, hits) {
+		for n, of := range e.contents.of(b, len(c.Columns), e.id, hits) {
 			row := hits[n]
 			found = append(found, Sighting{
-				Fingerprint: xxh3.Hash(e.idOf(ids, int(row))), Position: Position{partition, b.Offsets[row]},
-				id: idText(ids, row), content: content, columns: c.Columns, idColumn: e.id,
+				Fingerprint: hashes[n], Position: Position{partition, b.Offsets[row]},
+				id: idText(ids, row), content: content(of), columns: c.Columns, idColumn: e.id,
 			})
 		}
 	}

@@ -2,9 +2,12 @@ package transform
 
 import (
 	"bytes"
-	"math"
+	"encoding/binary"
 	"math/bits"
 	"slices"
+	"sort"
+	"sync"
+	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -12,194 +15,386 @@ import (
 	"hindcast/internal/record"
 )
 
-// seen remembers the ids of events, exactly, with what tells whether a repeat has the same contents.
+// seen remembers the ids of events, exactly, with what tells whether a repeat has the same contents. An id takes 28 bytes and those
+// of its place in an index, 5 to 11; one that is longer than 16 bytes, and no UUID, takes its own length as well.
 type seen struct {
-	entries []seenEntry
-	ids     []byte
-	// index is open addressing: 0, or the high half of the hash and below it 1 + the entry. So most probes touch nothing else.
-	index []uint64
+	sets [kinds]idSet
 }
 
-type seenEntry struct {
-	hash    uint64
-	id      int // where it begins in ids
-	idLen   uint32
-	part    int32
-	offset  int64
-	content content
+// idKind says what an id's key is. Ids of two kinds are never equal.
+type idKind uint8
+
+const (
+	idNone  idKind = iota // null or empty
+	idWhole               // 16 bytes: they are the key
+	idShort               // fewer, as integers have: the key ends with their number
+	idUUID                // a UUID in lower-case hexadecimal digits, as most write it: its digits
+	idLong                // others: their hash, and where in idSet.long they are
+	kinds
+)
+
+type idKey struct{ a, b uint64 }
+
+// keyOf returns the key of an id's bytes. That of a long one lacks its place.
+func keyOf(id []byte) (idKind, idKey) {
+	switch {
+	case len(id) == 16:
+		return idWhole, idKey{binary.LittleEndian.Uint64(id), binary.LittleEndian.Uint64(id[8:])}
+	case len(id) > 16:
+		if key, ok := uuidKey(id); ok {
+			return idUUID, key
+		}
+		return idLong, idKey{a: xxh3.Hash(id)}
+	case len(id) == 0:
+		return idNone, idKey{}
+	}
+	var b [16]byte
+	b[15] = byte(copy(b[:], id))
+	return idShort, idKey{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-func newSeen(rows int64) *seen {
-	rows = min(max(rows, 1<<9), 1<<23) // a hint, which may be wrong
-	size := 1
-	for int64(size) < 2*rows {
+// intKey returns the key of an integer, of kind idShort.
+func intKey(id int64) idKey { return idKey{uint64(id), 8 << 56} }
+
+// uuidKey returns the key of a UUID: its 32 digits, each in four bits.
+func uuidKey(id []byte) (idKey, bool) {
+	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
+		return idKey{}, false
+	}
+	u32, u64 := binary.LittleEndian.Uint32, binary.LittleEndian.Uint64
+	d0, ok0 := unhex(u64(id))
+	d1, ok1 := unhex(uint64(u32(id[9:])) | uint64(u32(id[14:]))<<32)
+	d2, ok2 := unhex(uint64(u32(id[19:])) | uint64(u32(id[24:]))<<32)
+	d3, ok3 := unhex(u64(id[28:]))
+	return idKey{d0 | d1<<32, d2 | d3<<32}, ok0 && ok1 && ok2 && ok3
+}
+
+// unhex reads eight lower-case hexadecimal digits at once, the first in the lowest bits.
+func unhex(text uint64) (digits uint64, ok bool) {
+	const each = 0x0101010101010101
+	d := text&(15*each) + text>>6&each*9 // a letter has the bit 64
+	ok = d&(0xF0*each) == 0 && text == d+each*'0'+(d+each*6)>>4&each*('a'-'0'-10)
+	d = (d | d>>4) & 0x00FF00FF00FF00FF
+	d = (d | d>>8) & 0x0000FFFF0000FFFF
+	return (d | d>>16) & 0xFFFFFFFF, ok
+}
+
+// bytes appends a key's id, unless it is long.
+func (k idKey) bytes(dst []byte, kind idKind) []byte {
+	if kind == idUUID {
+		for n := range 32 {
+			if n == 8 || n == 12 || n == 16 || n == 20 {
+				dst = append(dst, '-')
+			}
+			digits := k.a
+			if n >= 16 {
+				digits = k.b
+			}
+			dst = append(dst, "0123456789abcdef"[digits>>(n%16*4)&15])
+		}
+		return dst
+	}
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], k.a)
+	binary.LittleEndian.PutUint64(b[8:], k.b)
+	if kind == idShort {
+		return append(dst, b[:b[15]]...)
+	}
+	return append(dst, b[:]...)
+}
+
+// hash spreads a key over 64 bits, as XXH3 does with 16 bytes. Equal ids have equal hashes, in every shard: see [Result.Fingerprints].
+func (k idKey) hash(kind idKind) uint64 {
+	if kind == idLong {
+		return k.a
+	}
+	lo, hi := (k.a^k.b)^0x6782737BEA4239B9, k.b^0xAF56BC3B0996523A
+	mhi, mlo := bits.Mul64(lo, hi)
+	h := bits.ReverseBytes64(lo) + hi + (mhi ^ mlo)
+	h ^= h >> 37
+	h *= 0x165667919E3779F9
+	return h ^ h>>32
+}
+
+// idSet remembers the ids of one kind, in the order in which they came.
+type idSet struct {
+	kind idKind
+	// index is open addressing: 0, or 1 + the id's number, and in the bits that it leaves free some of the hash. So most probes touch nothing else.
+	index  []uint32
+	number uint32 // the bits of a number
+	n      int
+	chunks []*idChunk // of chunkIDs each, so that nothing is copied when more come
+	long   [][]byte   // of ids of kind idLong: lengths and bytes, in blocks of longBlock or more
+	spans  []span
+	expect int64 // ids: a hint, which may be wrong
+}
+
+const (
+	chunkBits = 10
+	chunkIDs  = 1 << chunkBits
+)
+
+type idChunk struct {
+	keys     [chunkIDs]idKey
+	contents [chunkIDs]uint64
+	offsets  [chunkIDs]uint32 // less that of their span
+}
+
+// idChunks are those of shards that are done: the next one takes them as they are, which spares the kernel and the collector most of the work.
+var idChunks = sync.Pool{New: func() any { return new(idChunk) }}
+
+// free gives the memory back. The set must not be used after that.
+func (s *idSet) free() {
+	for _, c := range s.chunks {
+		idChunks.Put(c)
+	}
+	*s = idSet{}
+}
+
+// span is where ids lie in the log, from number first on: in one topic partition, at offsets near each other.
+type span struct {
+	first     int
+	partition int32
+	offset    int64
+}
+
+// Places of an index: the least, and the most that are made because ids are expected.
+const (
+	minIndex = 1 << 9
+	maxIndex = 1 << 22
+)
+
+// grow makes room in the index for one more id.
+func (s *idSet) grow() {
+	if (s.n+1)*4 <= len(s.index)*3 {
+		return
+	}
+	size := max(2*len(s.index), minIndex)
+	for size < maxIndex && int64(size)*3 < s.expect*4 {
 		size *= 2
 	}
-	return &seen{index: make([]uint64, size), entries: make([]seenEntry, 0, rows)}
+	s.index, s.number = make([]uint32, size), uint32(size-1)
+	for i := range s.n {
+		s.put(s.key(i).hash(s.kind), i)
+	}
 }
 
-func (s *seen) id(e *seenEntry) []byte { return s.ids[e.id : e.id+int(e.idLen)] }
+func (s *idSet) put(hash uint64, i int) {
+	at := uint32(hash) & s.number
+	for s.index[at] != 0 {
+		at = (at + 1) & s.number
+	}
+	s.index[at] = uint32(hash>>32)&^s.number | uint32(i+1)
+}
+
+func (s *idSet) key(i int) *idKey { return &s.chunks[i>>chunkBits].keys[i&(chunkIDs-1)] }
+func (s *idSet) content(i int) content {
+	return content(s.chunks[i>>chunkBits].contents[i&(chunkIDs-1)])
+}
+func (s *idSet) offset(i int) *uint32 { return &s.chunks[i>>chunkBits].offsets[i&(chunkIDs-1)] }
+
+const longBlock = 64 << 10
+
+// keep keeps a long id and returns its place: the number of its block, and in the low half where it begins there.
+func (s *idSet) keep(id []byte) uint64 {
+	last := len(s.long) - 1
+	if need := len(id) + binary.MaxVarintLen32; last < 0 || cap(s.long[last])-len(s.long[last]) < need {
+		s.long = append(s.long, make([]byte, 0, max(need, longBlock)))
+		last++
+	}
+	at := uint64(last)<<32 | uint64(len(s.long[last]))
+	s.long[last] = append(binary.AppendUvarint(s.long[last], uint64(len(id))), id...)
+	return at
+}
+
+func (s *idSet) longID(key idKey) []byte {
+	b := s.long[key.b>>32][uint32(key.b):]
+	n, size := binary.Uvarint(b)
+	return b[size : size+int(n)]
+}
+
+// position returns where the event lies that came first with an id.
+func (s *idSet) position(i int) Position {
+	at := s.spans[sort.Search(len(s.spans), func(n int) bool { return s.spans[n].first > i })-1]
+	return Position{at.partition, at.offset + int64(*s.offset(i))}
+}
+
+// add returns the number of the id, and whether it is new. An id of kind idLong is passed as bytes, too.
+func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (i int, fresh bool) {
+	s.grow()
+	slot, tag := uint32(hash)&s.number, uint32(hash>>32)&^s.number
+	for ; s.index[slot] != 0; slot = (slot + 1) & s.number {
+		if s.index[slot]&^s.number != tag {
+			continue
+		}
+		i := int(s.index[slot]&s.number) - 1
+		if k := s.key(i); *k == key || s.kind == idLong && k.a == key.a && bytes.Equal(s.longID(*k), id) {
+			return i, false
+		}
+	}
+	i = s.n
+	if i&(chunkIDs-1) == 0 {
+		s.chunks = append(s.chunks, idChunks.Get().(*idChunk))
+	}
+	if s.kind == idLong {
+		key.b = s.keep(id)
+	}
+	last := len(s.spans) - 1
+	if last < 0 || s.spans[last].partition != at.Partition || uint64(at.Offset-s.spans[last].offset) >= 1<<32 {
+		s.spans = append(s.spans, span{i, at.Partition, at.Offset})
+		last++
+	}
+	in := s.chunks[i>>chunkBits]
+	in.keys[i&(chunkIDs-1)], in.contents[i&(chunkIDs-1)] = key, uint64(c)
+	in.offsets[i&(chunkIDs-1)] = uint32(at.Offset - s.spans[last].offset)
+	s.n++
+	s.index[slot] = tag | uint32(s.n)
+	return i, true
+}
 
 // touch brings what add will look at into the cache. Loads that do not wait for each other overlap, which those of add cannot.
-func (s *seen) touch(hashes []uint64) (sum uint64) {
-	mask := uint64(len(s.index) - 1)
-	for _, h := range hashes {
-		sum += s.index[h&mask]
+func (s *idSet) touch(hashes []uint64) (sum uint32) {
+	if s.n > 0 {
+		for _, h := range hashes {
+			sum += s.index[uint32(h)&s.number]
+		}
 	}
 	return sum
 }
 
-// add returns the event that came with the id, whose hash is XXH3, before, or remembers this one and returns nil.
-func (s *seen) add(id []byte, hash uint64, at Position, c content) *seenEntry {
-	mask := uint64(len(s.index) - 1)
-	slot := hash & mask
-	for ; s.index[slot] != 0; slot = (slot + 1) & mask {
-		if s.index[slot]>>32 != hash>>32 {
-			continue
-		}
-		if e := &s.entries[uint32(s.index[slot])-1]; e.hash == hash && bytes.Equal(s.id(e), id) {
-			return e
-		}
+// newSeen makes one for as many ids: a hint, which may be wrong.
+func newSeen(expect int64) *seen {
+	s := &seen{}
+	for k := range s.sets {
+		s.sets[k].kind, s.sets[k].expect = idKind(k), expect
 	}
-	s.entries = append(s.entries, seenEntry{hash: hash, id: len(s.ids), idLen: uint32(len(id)), part: at.Partition, offset: at.Offset, content: c})
-	s.ids = append(s.ids, id...)
-	s.index[slot] = hash>>32<<32 | uint64(len(s.entries))
-	if len(s.entries)*2 > len(s.index) {
-		s.grow()
-	}
-	return nil
+	return s
 }
 
-func (s *seen) grow() {
-	s.index = make([]uint64, 2*len(s.index))
-	mask := uint64(len(s.index) - 1)
-	for i := range s.entries {
-		hash := s.entries[i].hash
-		slot := hash & mask
-		for s.index[slot] != 0 {
-			slot = (slot + 1) & mask
-		}
-		s.index[slot] = hash>>32<<32 | uint64(i+1)
+func (s *seen) free() {
+	for k := range s.sets {
+		s.sets[k].free()
 	}
 }
 
-// fingerprints returns the hashes of all ids, sorted.
+// size is the memory that the ids take, in bytes.
+func (s *seen) size() (n int64) {
+	for k := range s.sets {
+		set := &s.sets[k]
+		n += int64(4*cap(set.index)) + int64(len(set.chunks))*int64(unsafe.Sizeof(idChunk{})) + int64(cap(set.spans))*int64(unsafe.Sizeof(span{}))
+		for _, b := range set.long {
+			n += int64(cap(b))
+		}
+	}
+	return n
+}
+
+// idKeys are the ids of a batch's rows.
+type idKeys struct {
+	kinds  []idKind
+	keys   []idKey
+	hashes []uint64
+	// kind is that of all rows, idNone where they differ.
+	kind idKind
+}
+
+// of takes the ids of rows.
+func (k *idKeys) of(ids *record.Column, rows []int32) {
+	k.kinds = slices.Grow(k.kinds[:0], len(rows))[:len(rows)]
+	k.keys = slices.Grow(k.keys[:0], len(rows))[:len(rows)]
+	k.hashes = slices.Grow(k.hashes[:0], len(rows))[:len(rows)]
+	k.kind = idNone
+	switch {
+	case len(rows) == 0:
+		return
+	case ids.Kind != record.String:
+		for n, row := range rows {
+			k.kinds[n], k.keys[n] = idShort, intKey(ids.Int64s[row])
+		}
+	default:
+		for n, row := range rows {
+			k.kinds[n], k.keys[n] = keyOf(ids.Strings.At(int(row)))
+		}
+	}
+	if ids.Nulls != nil {
+		for n, row := range rows {
+			if ids.Nulls.Get(int(row)) {
+				k.kinds[n] = idNone
+			}
+		}
+	}
+	k.kind = k.kinds[0]
+	for n, kind := range k.kinds {
+		k.hashes[n] = k.keys[n].hash(kind)
+		if kind != k.kind {
+			k.kind = idNone
+		}
+	}
+}
+
+// FingerprintGroups is the number of groups that fingerprints come in, by their highest bits.
+const FingerprintGroups = 1 << 12
+
+// Fingerprint returns that of an id's bytes; an integer's are its eight, little-endian.
+func Fingerprint(id []byte) uint64 {
+	kind, key := keyOf(id)
+	return key.hash(kind)
+}
+
+// FingerprintGroup returns the group of a fingerprint; see [Result.Fingerprints].
+func FingerprintGroup(f uint64) int { return int(f >> 52) }
+
+// fingerprints returns the hashes of all ids, by group.
 func (s *seen) fingerprints() []uint64 {
-	out := make([]uint64, len(s.entries))
-	for i := range s.entries {
-		out[i] = s.entries[i].hash
+	var next [FingerprintGroups + 1]int
+	each := func(do func(hash uint64)) {
+		for k := range s.sets {
+			set := &s.sets[k]
+			for i := range set.n {
+				do(set.key(i).hash(set.kind))
+			}
+		}
 	}
-	slices.Sort(out)
+	each(func(hash uint64) { next[FingerprintGroup(hash)+1]++ })
+	for g := range FingerprintGroups {
+		next[g+1] += next[g]
+	}
+	out := make([]uint64, next[FingerprintGroups])
+	each(func(hash uint64) {
+		g := FingerprintGroup(hash)
+		out[next[g]] = hash
+		next[g]++
+	})
 	return out
 }
 
 func (s *seen) write(w *wire.Writer) {
-	w.Uint(uint64(len(s.entries)))
-	for i := range s.entries {
-		e := &s.entries[i]
-		w.Bytes(s.id(e))
-		w.Uint(uint64(e.part))
-		w.Uint(uint64(e.offset))
-		w.Fixed(e.content.all)
-		w.Fixed(e.content.parts)
+	var id []byte
+	for k := range s.sets {
+		set := &s.sets[k]
+		w.Uint(uint64(set.n))
+		for i := range set.n {
+			if key := *set.key(i); set.kind == idLong {
+				w.Bytes(set.longID(key))
+			} else {
+				id = key.bytes(id[:0], set.kind)
+				w.Bytes(id)
+			}
+			at := set.position(i)
+			w.Uint(uint64(at.Partition))
+			w.Uint(uint64(at.Offset))
+			w.Fixed(uint64(set.content(i)))
+		}
 	}
 }
 
 func (s *seen) read(r *wire.Reader) {
-	for n := r.Len(); n > 0 && r.Err() == nil; n-- {
-		id := r.Bytes()
-		at := Position{int32(r.Uint()), int64(r.Uint())}
-		s.add(id, xxh3.Hash(id), at, content{r.Fixed(), r.Fixed()})
-	}
-}
-
-// content stands for the values of an event's columns: all of them in one hash, and in parts a few bits of
-// each column's, which mostly tell which one differs. Equal contents have equal hashes.
-type content struct{ all, parts uint64 }
-
-// contents computes those of rows, a column at a time.
-type contents struct {
-	rows []content
-	dict []uint64
-}
-
-// of returns the contents of the listed rows; skip is a column that is left out.
-func (c *contents) of(b *record.Batch, columns int, skip int, rows []int32) []content {
-	c.rows = slices.Grow(c.rows[:0], len(rows))[:len(rows)]
-	clear(c.rows)
-	for i := range columns {
-		if i == skip {
-			continue
-		}
-		c.mix(&b.Columns[i], newShare(i, columns), rows)
-	}
-	return c.rows
-}
-
-func (c *contents) mix(col *record.Column, s share, rows []int32) {
-	dict := col.Kind == record.String && col.Strings.Codes != nil && len(col.Strings.Offsets) <= 2*len(rows)
-	if dict {
-		c.hashDictionary(&col.Strings)
-	}
-	for n, row := range rows {
-		h := uint64(nullHash)
-		switch {
-		case col.Nulls.Get(int(row)):
-		case dict:
-			h = c.dict[col.Strings.Codes[row]]
-		case col.Kind == record.String:
-			h = xxh3.Hash(col.Strings.At(int(row)))
-		case col.Kind == record.Float64:
-			h = scramble(math.Float64bits(col.Float64s[row]))
-		default:
-			h = scramble(uint64(col.Int64s[row]))
-		}
-		at := &c.rows[n]
-		hi, lo := bits.Mul64(at.all^h^0x9E3779B97F4A7C15, 0xE7037ED1A0B428DB)
-		at.all = hi ^ lo + h
-		at.parts ^= (h & s.mask) << s.shift
-	}
-}
-
-func (c *contents) hashDictionary(s *record.Strings) {
-	c.dict = c.dict[:0]
-	for i := range len(s.Offsets) - 1 {
-		c.dict = append(c.dict, xxh3.Hash(s.Data[s.Offsets[i]:s.Offsets[i+1]]))
-	}
-}
-
-// share is the part of content.parts that belongs to a column.
-type share struct {
-	shift int
-	mask  uint64
-}
-
-func newShare(column, columns int) share {
-	width := min(max(64/columns, 1), 16)
-	return share{shift: column * width % 64, mask: 1<<width - 1}
-}
-
-const nullHash = 0xA0761D6478BD642F
-
-// scramble spreads the bits of an integer, one to one.
-func scramble(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xBF58476D1CE4E5B9
-	x ^= x >> 27
-	x *= 0x94D049BB133111EB
-	return x ^ x>>31
-}
-
-// differing returns the first column whose part differs, or -1 where none shows.
-func differing(a, b content, columns, skip int) int {
-	if columns > 64 { // they share bits
-		return -1
-	}
-	for i := range columns {
-		s := newShare(i, columns)
-		if i != skip && (a.parts^b.parts)>>s.shift&s.mask != 0 {
-			return i
+	for range s.sets {
+		for n := r.Len(); n > 0 && r.Err() == nil; n-- {
+			id := r.Bytes()
+			at := Position{int32(r.Uint()), int64(r.Uint())}
+			kind, key := keyOf(id)
+			s.sets[kind].add(key, key.hash(kind), id, at, content(r.Fixed()))
 		}
 	}
-	return -1
 }

@@ -157,7 +157,7 @@ type Result struct {
 	// Strays is the number of strays among the offsets that the shard owns.
 	Strays      int64   `json:"strays,omitempty"`
 	FirstStrays []Stray `json:"first_strays,omitempty"`
-	// Fingerprints are hashes of the ids of the shard's events, sorted: an id in two shards of a scheme has come with two contents.
+	// Fingerprints are hashes of the ids of the shard's events, ordered by [FingerprintGroup]: an id in two shards of a scheme may have come with two contents.
 	Fingerprints []uint64 `json:"-"`
 }
 
@@ -201,6 +201,7 @@ func Run(ctx context.Context, r Reader, c Config) (res Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	defer e.close()
 	if c.Resume != nil {
 		if err := e.restore(c.Resume); err != nil {
 			return Result{}, fmt.Errorf("resume from checkpoint: %w", err)

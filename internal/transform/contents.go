@@ -1,0 +1,142 @@
+package transform
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/zeebo/xxh3"
+
+	"hindcast/internal/record"
+)
+
+// content stands for the values of an event's columns: 40 bits of a hash of all, and in the lowest partBits a few bits of
+// each column's, which mostly tell which one differs. Equal contents are equal here.
+type content uint64
+
+const partBits = 24
+
+// contents computes those of rows, a column at a time.
+type contents struct {
+	hashes []uint64 // of the column at hand
+	all    []uint64
+	parts  []uint64
+	dicts  []hashedDictionary // by column
+}
+
+// of returns the contents of the listed rows, valid until the next call; skip is a column that is left out.
+func (c *contents) of(b *record.Batch, columns int, skip int, rows []int32) []uint64 {
+	c.hashes = slices.Grow(c.hashes[:0], len(rows))[:len(rows)]
+	c.all = slices.Grow(c.all[:0], len(rows))[:len(rows)]
+	c.parts = slices.Grow(c.parts[:0], len(rows))[:len(rows)]
+	clear(c.all)
+	clear(c.parts)
+	for len(c.dicts) < columns {
+		c.dicts = append(c.dicts, hashedDictionary{})
+	}
+	for i := range columns {
+		if i == skip {
+			continue
+		}
+		c.hash(&b.Columns[i], &c.dicts[i], rows)
+		s := newShare(i, columns)
+		for n, h := range c.hashes {
+			hi, lo := bits.Mul64(c.all[n]^h^0x9E3779B97F4A7C15, 0xE7037ED1A0B428DB)
+			c.all[n] = hi ^ lo + h
+			c.parts[n] ^= (h & s.mask) << s.shift
+		}
+	}
+	for n, parts := range c.parts {
+		c.all[n] = c.all[n]&^(1<<partBits-1) | parts
+	}
+	return c.all
+}
+
+// hash puts those of a column's values into c.hashes.
+func (c *contents) hash(col *record.Column, d *hashedDictionary, rows []int32) {
+	switch {
+	case col.Kind == record.String && col.Strings.Codes != nil:
+		d.of(&col.Strings)
+		for n, row := range rows {
+			code := col.Strings.Codes[row]
+			if d.hashes[code] == 0 {
+				d.hashes[code] = xxh3.Hash(col.Strings.At(int(row)))
+			}
+			c.hashes[n] = d.hashes[code]
+		}
+	case col.Kind == record.String:
+		for n, row := range rows {
+			c.hashes[n] = xxh3.Hash(col.Strings.At(int(row)))
+		}
+	case col.Kind == record.Float64:
+		for n, row := range rows {
+			c.hashes[n] = scramble(math.Float64bits(col.Float64s[row]))
+		}
+	default:
+		for n, row := range rows {
+			c.hashes[n] = scramble(uint64(col.Int64s[row]))
+		}
+	}
+	if col.Nulls == nil {
+		return
+	}
+	for n, row := range rows {
+		if col.Nulls.Get(int(row)) {
+			c.hashes[n] = nullHash
+		}
+	}
+}
+
+// hashedDictionary has the hashes of a dictionary's entries, 0 where one was not asked for yet. It is kept for as long as batches come
+// with the same dictionary: a row group has one, and many batches.
+type hashedDictionary struct {
+	hashes  []uint64
+	offsets []uint32 // these and the data are kept, so that no other dictionary has their memory
+	data    []byte
+}
+
+func (d *hashedDictionary) of(s *record.Strings) {
+	if len(d.offsets) == len(s.Offsets) && len(d.data) == len(s.Data) && unsafe.SliceData(d.offsets) == unsafe.SliceData(s.Offsets) && unsafe.SliceData(d.data) == unsafe.SliceData(s.Data) {
+		return
+	}
+	d.offsets, d.data = s.Offsets, s.Data
+	d.hashes = slices.Grow(d.hashes[:0], len(s.Offsets))[:len(s.Offsets)]
+	clear(d.hashes)
+}
+
+// share is the part of a content's lowest bits that belongs to a column.
+type share struct {
+	shift int
+	mask  uint64
+}
+
+func newShare(column, columns int) share {
+	width := min(max(partBits/columns, 1), 12)
+	return share{shift: column * width % partBits, mask: 1<<width - 1}
+}
+
+const nullHash = 0xA0761D6478BD642F
+
+// scramble spreads the bits of an integer, one to one.
+func scramble(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xBF58476D1CE4E5B9
+	x ^= x >> 27
+	x *= 0x94D049BB133111EB
+	return x ^ x>>31
+}
+
+// differing returns the first column whose part differs, or -1 where none shows.
+func differing(a, b content, columns, skip int) int {
+	if columns > partBits { // they share bits
+		return -1
+	}
+	for i := range columns {
+		s := newShare(i, columns)
+		if i != skip && uint64(a^b)>>s.shift&s.mask != 0 {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,161 @@
+package transform
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"hindcast/internal/job/wire"
+	"hindcast/internal/record"
+)
+
+// Ids that differ in a byte or in length, most of them next to one that is packed.
+func hardIDs() []string {
+	uuid := "01234567-89ab-4cde-8f01-23456789abcd"
+	ids := []string{uuid, strings.ToUpper(uuid), strings.ReplaceAll(uuid, "-", "_"), uuid + "0", uuid[1:], strings.Repeat("0123456789", 9)}
+	for i := range len(uuid) {
+		for _, c := range "0123456789abcdefghijklmnopqrstuvwxyzABCDEFG-_/:`@\x00\x80\xb0\xe1" {
+			ids = append(ids, uuid[:i]+string([]byte{byte(c)})+uuid[i+1:])
+		}
+	}
+	for n := range 18 {
+		for _, c := range []string{"a", "b", "\x00", "\x0f", "\x10"} {
+			ids = append(ids, strings.Repeat(c, n), strings.Repeat("a", n)+c)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func TestKeysAreTheIDs(t *testing.T) {
+	type whole struct {
+		kind idKind
+		idKey
+	}
+	of := map[whole]string{}
+	for _, id := range hardIDs() {
+		kind, key := keyOf([]byte(id))
+		if other, ok := of[whole{kind, key}]; ok {
+			t.Errorf("%q and %q have one key", id, other)
+		}
+		of[whole{kind, key}] = id
+		if (kind == idNone) != (id == "") {
+			t.Errorf("%q is of kind %d", id, kind)
+		}
+		if kind != idNone && kind != idLong && string(key.bytes(nil, kind)) != id {
+			t.Errorf("the key of %q says %q", id, key.bytes(nil, kind))
+		}
+	}
+	if kind, _ := keyOf([]byte("01234567-89ab-4cde-8f01-23456789abcd")); kind != idUUID {
+		t.Errorf("a UUID is of kind %d", kind)
+	}
+	kind, key := keyOf([]byte{1, 2, 3, 4, 5, 6, 7, 0x88})
+	if n := int64(-0x77F8F9FAFBFCFDFF); kind != idShort || key != intKey(n) {
+		t.Errorf("an integer's key is %x, that of its bytes %x", intKey(n), key)
+	}
+}
+
+// What is seen is what a map would hold, and a checkpoint has all of it.
+func TestSeenAgainstMap(t *testing.T) {
+	hard := hardIDs()
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		type event struct {
+			at      Position
+			content content
+		}
+		want := map[string]event{}
+		s := newSeen(rng.Int64N(3000))
+		var at Position
+		for range 1000 << (seed % 4) {
+			switch at.Offset += 1 + rng.Int64N(3); rng.IntN(200) {
+			case 0:
+				at = Position{at.Partition + 1, 0}
+			case 1:
+				at.Offset += rng.Int64N(1 << 34)
+			}
+			id := hard[rng.IntN(len(hard))]
+			if rng.IntN(2) == 0 {
+				id = idOfKind(rng.IntN(4000))
+			}
+			kind, key := keyOf([]byte(id))
+			if kind == idNone {
+				continue
+			}
+			e := event{at, content(rng.Uint64())}
+			n, fresh := s.sets[kind].add(key, key.hash(kind), []byte(id), e.at, e.content)
+			before, ok := want[id]
+			if ok == fresh {
+				t.Fatalf("seed %d: id %q: fresh is %v", seed, id, fresh)
+			}
+			if fresh {
+				want[id], before = e, e
+			}
+			if got := (event{s.sets[kind].position(n), s.sets[kind].content(n)}); got != before {
+				t.Fatalf("seed %d: id %q: got %+v, want %+v", seed, id, got, before)
+			}
+		}
+		var w wire.Writer
+		s.write(&w)
+		var saved bytes.Buffer
+		if err := w.Flush(&saved); err != nil {
+			t.Fatal(err)
+		}
+		again, r := newSeen(0), wire.NewReader(saved.Bytes())
+		if again.read(r); r.End() != nil {
+			t.Fatal(r.End())
+		}
+		for id, e := range want {
+			kind, key := keyOf([]byte(id))
+			n, fresh := again.sets[kind].add(key, key.hash(kind), []byte(id), Position{}, 0)
+			if fresh || (event{again.sets[kind].position(n), again.sets[kind].content(n)}) != e {
+				t.Fatalf("seed %d: id %q is not in the checkpoint as it was", seed, id)
+			}
+		}
+		if got, want := slices.Sorted(slices.Values(again.fingerprints())), slices.Sorted(slices.Values(s.fingerprints())); !slices.Equal(got, want) {
+			t.Fatalf("seed %d: other fingerprints after a lap", seed)
+		}
+	}
+}
+
+// Ids of one length take what the comment of seen says, whether more come than were expected or fewer.
+func TestSeenIsSmall(t *testing.T) {
+	for _, expect := range []int64{0, 1 << 16, 1 << 20} {
+		s := newSeen(expect)
+		const ids = 1 << 16
+		for i := range ids {
+			kind, key := keyOf(fmt.Appendf(nil, "%016d", i))
+			s.sets[kind].add(key, key.hash(kind), nil, Position{0, int64(i)}, 0)
+		}
+		if each := s.size() / ids; each > 28+11 && expect <= ids {
+			t.Errorf("expecting %d: %d bytes for each of %d ids", expect, each, ids)
+		}
+	}
+}
+
+// The hashes of a dictionary are kept while it is the same, and never taken for those of another.
+func TestContentsFollowTheDictionary(t *testing.T) {
+	var c contents
+	plain := func(s record.Strings) []uint64 {
+		var p record.Strings
+		for _, code := range s.Codes {
+			p.Append(s.Data[s.Offsets[code]:s.Offsets[code+1]])
+		}
+		return slices.Clone(new(contents).of(&record.Batch{Columns: []record.Column{{Kind: record.String, Strings: p}}}, 1, -1, []int32{0, 1, 2}))
+	}
+	a := record.Strings{Offsets: []uint32{0, 1, 3}, Data: []byte("abc")}
+	for i, s := range []record.Strings{
+		{Codes: []uint32{0, 1, 0}, Offsets: a.Offsets, Data: a.Data},
+		{Codes: []uint32{1, 1, 0}, Offsets: a.Offsets, Data: a.Data},
+		{Codes: []uint32{1, 1, 0}, Offsets: []uint32{0, 2, 3}, Data: a.Data},
+		{Codes: []uint32{1, 0, 0}, Offsets: a.Offsets, Data: []byte("xyz")},
+	} {
+		got := c.of(&record.Batch{Columns: []record.Column{{Kind: record.String, Strings: s}}}, 1, -1, []int32{0, 1, 2})
+		if !slices.Equal(got, plain(s)) {
+			t.Errorf("batch %d: its contents are not those of the same strings without a dictionary", i)
+		}
+	}
+}
