@@ -19,21 +19,19 @@ import (
 
 // options are what the command line says.
 type options struct {
-	rows      int64
-	pairs     int
-	jobs      []string
-	written   []string
-	peer      string
-	against   string
-	memory    string
-	workers   int
-	threads   int
-	data      string
-	asJSON    bool
-	runFlags  []string
-	onlyData  bool
-	latency   int
-	versitygw string
+	rows     int64
+	pairs    int
+	jobs     []string
+	written  []string
+	peer     string
+	against  string
+	memory   string
+	workers  int
+	threads  int
+	data     string
+	asJSON   bool
+	runFlags []string
+	onlyData bool
 }
 
 func main() {
@@ -67,12 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			continue
 		}
 		for _, w := range o.written {
-			if o.latency > 0 {
-				err = b.latency(ctx, c, w, report)
-			} else {
-				err = b.pairs(ctx, c, w, report)
-			}
-			if err != nil {
+			if err := b.pairs(ctx, c, w, report); err != nil {
 				return fmt.Errorf("%s over segments written by %s: %w", c.Name, w, err)
 			}
 		}
@@ -104,8 +97,6 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.data, "data", filepath.Join(cache, "hindcast-bench"), "folder of the segments, which are made once")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.StringVar(&runFlags, "run-flags", "", "more flags of hindcast run, separated by spaces")
-	f.IntVar(&o.latency, "latency", 0, "milliseconds: measure with segments and dataset on an S3 server that answers so much later, against the local time")
-	f.StringVar(&o.versitygw, "versitygw", "", "the S3 server; empty: $HINDCAST_VERSITYGW, else what .ci/servers has built")
 	f.BoolVar(&o.onlyData, "only-data", false, "make the segments in --data itself, and end: what the command calls itself for, since memory counts from the process that starts another")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -130,8 +121,8 @@ func parse(args []string) (*options, error) {
 	if (o.peer == otherBuild) != (o.against != "") {
 		return nil, fmt.Errorf("--peer %s and --against belong together", otherBuild)
 	}
-	if o.pairs < 1 || o.workers < 1 || o.threads < 1 || o.latency < 0 {
-		return nil, errors.New("--pairs, --workers and --threads are at least 1, --latency is not negative")
+	if o.pairs < 1 || o.workers < 1 || o.threads < 1 {
+		return nil, errors.New("--pairs, --workers and --threads are at least 1")
 	}
 	if o.data, err = filepath.Abs(o.data); err != nil {
 		return nil, err

@@ -59,15 +59,14 @@ type line struct {
 
 // report is all that came out, and of where.
 type report struct {
-	Machine string   `json:"machine"`
-	Go      string   `json:"go"`
-	Rows    int64    `json:"rows"`
-	Workers int      `json:"workers"`
-	Threads int      `json:"threads"`
-	Memory  string   `json:"memory_limit,omitempty"`
-	At      string   `json:"at"`
-	Lines   []*line  `json:"lines,omitempty"`
-	Remote  []remote `json:"remote,omitempty"`
+	Machine string  `json:"machine"`
+	Go      string  `json:"go"`
+	Rows    int64   `json:"rows"`
+	Workers int     `json:"workers"`
+	Threads int     `json:"threads"`
+	Memory  string  `json:"memory_limit,omitempty"`
+	At      string  `json:"at"`
+	Lines   []*line `json:"lines,omitempty"`
 }
 
 func newReport(o *options) *report {
@@ -126,7 +125,6 @@ func (r *report) print(out io.Writer, asJSON bool) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2fx\t%s\t%s\t%.2fx\t%.2fx\t%.2fM\t%.2fM\t%s\t%s\n", l.Case, l.Written, l.Peer, l.Read,
 			l.Wall, times(l.Least), times(l.Aim), l.CPU, l.Memory, l.OurRate/1e6, l.TheirRate/1e6, l.OurPeak, l.TheirPeak)
 	}
-	r.printRemote(t)
 	return t.Flush()
 }
 
