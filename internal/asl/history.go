@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -37,7 +38,7 @@ type History interface {
 	// is damaged. It is called once, before the first Append.
 	Events(ctx context.Context) iter.Seq2[Event, error]
 	// Append adds events in order. They are durable when it returns nil; if it fails, any
-	// number of them, in order, may have become durable.
+	// number of them, in order, may have become durable. It must not keep the slice.
 	Append(ctx context.Context, events []Event) error
 	// Close releases the history.
 	Close() error
@@ -129,6 +130,7 @@ func (r *recorder) write(ctx context.Context) {
 	defer close(r.done)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var spare []Event // the group before, to be filled anew
 	for {
 		for len(r.pending) == 0 && !r.closing {
 			r.change.Wait()
@@ -136,8 +138,16 @@ func (r *recorder) write(ctx context.Context) {
 		if len(r.pending) == 0 || r.err != nil {
 			return
 		}
+		// A write costs far more than the events in it. So those that can run now may add theirs first: what was
+		// started by the write before, each with an event that it waits for.
+		for n := int64(-1); n != r.queued && !r.closing; {
+			n = r.queued
+			r.mu.Unlock()
+			runtime.Gosched()
+			r.mu.Lock()
+		}
 		group := r.pending
-		r.pending = nil
+		r.pending = spare
 		r.mu.Unlock()
 		err := r.history.Append(ctx, group)
 		r.mu.Lock()
@@ -146,6 +156,8 @@ func (r *recorder) write(ctx context.Context) {
 			r.stop(r.err)
 		} else {
 			r.durable += int64(len(group))
+			clear(group)
+			spare = group[:0]
 		}
 		r.change.Broadcast()
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"hindcast/internal/asl"
@@ -240,6 +241,12 @@ func (h *history) seal() error {
 	return nil
 }
 
+// zippers are costly to make: each has a table of a megabyte.
+var zippers = sync.Pool{New: func() any {
+	zip, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that there is
+	return zip
+}}
+
 // compress replaces FILE by FILE.gz. After a crash either is whole, or both are.
 func compress(path string) error {
 	in, err := os.Open(path)
@@ -252,10 +259,13 @@ func compress(path string) error {
 	if err != nil {
 		return err
 	}
-	zip, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
-	if err == nil {
-		_, err = io.Copy(zip, in)
-	}
+	zip, _ := zippers.Get().(*gzip.Writer)
+	defer func() {
+		zip.Reset(io.Discard) // lets go of the file
+		zippers.Put(zip)
+	}()
+	zip.Reset(out)
+	_, err = io.Copy(zip, in)
 	if err == nil {
 		err = zip.Close()
 	}
