@@ -146,6 +146,13 @@ func (r *readerAt) keep(w window) {
 	r.next = (r.next + 1) % readWindows
 }
 
+// forget lets go of what is kept.
+func (r *readerAt) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.windows = [readWindows]window{}
+}
+
 // fetch fills p, which lies within the object, from off.
 func (r *readerAt) fetch(p []byte, off int64) error {
 	o, err := r.store.Get(r.ctx, r.info.Key, GetOptions{Offset: off, Length: int64(len(p)), IfMatch: r.info.ETag})

@@ -24,9 +24,10 @@ type ReadOptions struct {
 
 const (
 	defaultBatchRows = 4096
-	// Row groups whose needed bytes pass preload are read in windows by column; below it, neighbours nearer than nearby are read as one.
+	// Row groups whose needed bytes pass preload are read in windows by column; below it, neighbours nearer than nearby are read as one:
+	// what lies between takes less time than a request.
 	preload = 32 << 20
-	nearby  = 64 << 10
+	nearby  = 256 << 10
 )
 
 // Reader yields a file's rows as batches. It is not safe for concurrent use and
@@ -154,14 +155,13 @@ func (r *Reader) start() error {
 	if g.Rows == 0 {
 		return nil
 	}
-	total := int64(0)
 	for i := range r.columns {
 		c := &r.columns[i]
 		c.chunk = &g.Chunks[c.field.leaf]
-		total += c.chunk.Length()
 	}
+	total := r.needed(g)
 	if total <= preload {
-		if err := r.preload(); err != nil {
+		if err := r.preload(g); err != nil {
 			return err
 		}
 	}
@@ -182,47 +182,94 @@ func (r *Reader) start() error {
 	return nil
 }
 
-// preload reads all needed chunks of a row group, those near each other at once.
-func (r *Reader) preload() error {
-	order := make([]*reading, len(r.columns))
+// needed is how many bytes of a row group are read.
+func (r *Reader) needed(g *footer.Group) (total int64) {
 	for i := range r.columns {
-		order[i] = &r.columns[i]
+		total += g.Chunks[r.columns[i].field.leaf].Length()
 	}
-	slices.SortFunc(order, func(a, b *reading) int { return cmp.Compare(a.chunk.Start(), b.chunk.Start()) })
+	return total
+}
+
+// Range is a run of a file's bytes.
+type Range struct{ Offset, Length int64 }
+
+func (r Range) end() int64 { return r.Offset + r.Length }
+
+// Ranges returns what the reader reads of a row group, in the order in which it needs it.
+func (r *Reader) Ranges(group int) []Range {
+	if group < 0 || group >= len(r.f.footer.Groups) || r.f.footer.Groups[group].Rows == 0 {
+		return nil
+	}
+	g := &r.f.footer.Groups[group]
+	if r.needed(g) <= preload {
+		return r.spans(g)
+	}
+	type share struct {
+		Range
+		at float64 // of the column that lies before it
+	}
+	var shares []share
+	for i := range r.columns {
+		c := &g.Chunks[r.columns[i].field.leaf]
+		for at := int64(0); at < c.Length(); at += column.Window {
+			shares = append(shares, share{Range{c.Start() + at, min(column.Window, c.Length()-at)}, float64(at) / float64(c.Length())})
+		}
+	}
+	slices.SortStableFunc(shares, func(a, b share) int { return cmp.Compare(a.at, b.at) })
+	out := make([]Range, len(shares))
+	for i := range shares {
+		out[i] = shares[i].Range
+	}
+	return out
+}
+
+// spans are the reads that take in all needed chunks of a row group.
+func (r *Reader) spans(g *footer.Group) []Range {
+	var spans []Range
+	for i := range r.columns {
+		c := &g.Chunks[r.columns[i].field.leaf]
+		spans = append(spans, Range{c.Start(), c.Length()})
+	}
+	slices.SortFunc(spans, func(a, b Range) int { return cmp.Compare(a.Offset, b.Offset) })
+	n := 0
+	for _, s := range spans {
+		if n > 0 && s.Offset <= spans[n-1].end()+nearby {
+			spans[n-1].Length = max(spans[n-1].end(), s.end()) - spans[n-1].Offset
+			continue
+		}
+		spans[n] = s
+		n++
+	}
+	return spans[:n]
+}
+
+// preload reads all needed chunks of a row group, those near each other at once.
+func (r *Reader) preload(g *footer.Group) error {
+	spans := r.spans(g)
 	size := 0
-	for i := 0; i < len(order); {
-		end, n := span(order[i:])
-		size += int(end-order[i].chunk.Start()) + column.Padding
-		i += n
+	for _, s := range spans {
+		size += int(s.Length) + column.Padding
 	}
 	if cap(r.mem) < size {
 		r.mem = make([]byte, size+size/4)
 	}
 	mem := r.mem
-	for i := 0; i < len(order); {
-		end, n := span(order[i:])
-		start := order[i].chunk.Start()
-		buf := mem[:end-start]
-		if err := column.ReadAt(r.f.r, buf, start); err != nil {
+	for _, s := range spans {
+		buf := mem[:s.Length]
+		if err := column.ReadAt(r.f.r, buf, s.Offset); err != nil {
 			return err
 		}
-		for _, c := range order[i : i+n] {
-			at := c.chunk.Start() - start
+		for i := range r.columns {
+			c := &r.columns[i]
+			at := c.chunk.Start() - s.Offset
+			if at < 0 || at >= s.Length {
+				continue
+			}
 			if err := c.Start(c.chunk, buf[at:at+c.chunk.Length()]); err != nil {
 				return err
 			}
 		}
 		mem = mem[len(buf)+column.Padding:]
-		i += n
 	}
 	return nil
-}
-
-// span returns the end of the read that begins with order[0], and how many chunks it takes in.
-func span(order []*reading) (end int64, n int) {
-	for n < len(order) && (n == 0 || order[n].chunk.Start() <= end+nearby) {
-		end = max(end, order[n].chunk.Start()+order[n].chunk.Length())
-		n++
-	}
-	return end, n
 }

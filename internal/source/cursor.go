@@ -22,7 +22,9 @@ type cursor struct {
 	keep  plan.Ranges
 	all   bool // every row is kept; keep is then unused
 
+	src     *blob.AheadReader
 	r       *parquetfile.Reader
+	file    *parquetfile.File
 	batch   *record.Batch // columns: offset, record time, the event's, and for captured segments why it has none
 	at      int           // the next row
 	last    int64         // the offset at the end of the batch
@@ -47,7 +49,8 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	if in.Captured {
 		store, cols = m.stores.Captured, CapturedColumns
 	}
-	f, err := parquetfile.Open(blob.ReaderAt(m.ctx, store, blob.Info{Key: in.Segment, Size: int64(in.Size), ETag: in.ETag}), int64(in.Size), in.Segment)
+	c.src = m.ahead.Reader(store, blob.Info{Key: in.Segment, Size: int64(in.Size), ETag: in.ETag})
+	f, err := parquetfile.Open(c.src, int64(in.Size), in.Segment)
 	if err != nil {
 		return nil, c.failed(err)
 	}
@@ -64,16 +67,17 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	if c.fit != nil {
 		f = c.fit.File()
 	}
-	if !c.all { // of which a worker that goes on after a stop has many behind it
+	if !c.all { // a worker that goes on after a stop has many behind it
 		in.RowGroups = slices.DeleteFunc(slices.Clone(in.RowGroups), func(g int) bool {
-			_, hi, ok := c.kafka.bounds(f, g)
-			return ok && hi < c.keep[0].First
+			lo, hi, ok := c.kafka.bounds(f, g)
+			return ok && !slices.ContainsFunc(c.keep, func(k plan.Range) bool { return k.First <= hi && lo < k.Next })
 		})
 		if len(in.RowGroups) == 0 {
 			return nil, c.done()
 		}
 	}
 	c.kafka.begin(in.RowGroups)
+	c.file, c.in.RowGroups = f, in.RowGroups
 	c.r = f.Read(parquetfile.ReadOptions{Columns: names, RowGroups: in.RowGroups})
 	if c.all {
 		lo, _, ok := c.kafka.bounds(f, in.RowGroups[0])

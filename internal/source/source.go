@@ -53,10 +53,15 @@ var ErrChanged = errors.New("segment changed since it was planned")
 func Open(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, layout Layout) (Reader, error) {
 	inputs = slices.Clone(inputs)
 	slices.SortStableFunc(inputs, func(a, b plan.Input) int { return cmp.Compare(a.Partition, b.Partition) })
-	return &merged{ctx: ctx, stores: stores, inputs: inputs, schema: schema, layout: layout}, nil
+	m := &merged{stores: stores, inputs: inputs, schema: schema, layout: layout, ahead: blob.NewAhead(ctx, aheadBytes, aheadRequests)}
+	m.ctx, m.cancel = context.WithCancel(ctx)
+	return m, nil
 }
 
 const (
+	// aheadBytes is how many bytes of segments a reader holds that it does not need yet, and aheadRequests how many requests for them are under way.
+	aheadBytes    = 32 << 20
+	aheadRequests = 16
 	// opened is how many segments are opened at a time.
 	opened = 8
 	// gathered is the most rows of a batch that was put together from short runs of several segments, and
@@ -67,9 +72,12 @@ const (
 
 // merged merges the inputs of one topic partition after the other.
 type merged struct {
-	ctx    context.Context //nolint:containedctx // io.ReaderAt, through which segments are read, takes none
+	ctx    context.Context //nolint:containedctx // what is opened ahead outlives the call in which that began
+	cancel context.CancelFunc
+	ahead  *blob.Ahead
 	stores Stores
-	inputs []plan.Input // not yet begun
+	inputs []plan.Input // not yet opened
+	next   *opening     // the next topic partition, which is being opened
 	schema record.Schema
 	layout Layout
 
@@ -84,7 +92,12 @@ type merged struct {
 }
 
 func (m *merged) Close() error {
-	m.inputs, m.waiting, m.active = nil, nil, nil
+	m.cancel()
+	if m.next != nil {
+		<-m.next.done
+	}
+	m.ahead.Close()
+	m.inputs, m.next, m.waiting, m.active = nil, nil, nil, nil
 	if m.err == nil {
 		m.err = errors.New("the reader is closed")
 	}
@@ -98,7 +111,7 @@ func (m *merged) Next(ctx context.Context) (int32, *record.Batch, error) {
 	if m.err != nil {
 		return 0, nil, m.err
 	}
-	b, err := m.next()
+	b, err := m.rows()
 	if err != nil {
 		m.err = err
 		return 0, nil, err
@@ -106,7 +119,7 @@ func (m *merged) Next(ctx context.Context) (int32, *record.Batch, error) {
 	return m.partition, b, nil
 }
 
-func (m *merged) next() (*record.Batch, error) {
+func (m *merged) rows() (*record.Batch, error) {
 	m.out.reset(len(m.schema) + 1)
 	for {
 		c, n, err := m.run()
@@ -117,11 +130,12 @@ func (m *merged) next() (*record.Batch, error) {
 		case c == nil && m.out.len() > 0:
 			return &m.out.batch, nil
 		case c == nil:
-			if len(m.inputs) == 0 {
-				return nil, io.EOF
-			}
-			if err := m.begin(); err != nil {
+			more, err := m.begin()
+			if err != nil {
 				return nil, err
+			}
+			if !more {
+				return nil, io.EOF
 			}
 			continue
 		}
@@ -139,19 +153,56 @@ func (m *merged) next() (*record.Batch, error) {
 	}
 }
 
-// begin opens the inputs of the next topic partition: all of them, so that their order is known and what changed is found early.
-func (m *merged) begin() error {
-	m.partition, m.last = m.inputs[0].Partition, -1
-	n := slices.IndexFunc(m.inputs, func(in plan.Input) bool { return in.Partition != m.partition })
+// opening is a topic partition whose inputs are being opened: all of them, so that their order is known and what changed is found early.
+type opening struct {
+	done      chan struct{} // closed when the rest is there
+	partition int32
+	cursors   []*cursor // by their first offset
+	err       error
+}
+
+// begin goes on to the next topic partition, and has the one behind it opened. It reports whether there is one.
+func (m *merged) begin() (bool, error) {
+	if m.next == nil {
+		m.next = m.openNext()
+	}
+	o := m.next
+	if o == nil {
+		return false, nil
+	}
+	<-o.done
+	if o.err != nil {
+		return false, o.err
+	}
+	m.partition, m.last, m.waiting = o.partition, -1, o.cursors
+	m.next = m.openNext()
+	return true, nil
+}
+
+// openNext begins to open the next topic partition; nil where there is none.
+func (m *merged) openNext() *opening {
+	if len(m.inputs) == 0 {
+		return nil
+	}
+	o := &opening{done: make(chan struct{}), partition: m.inputs[0].Partition}
+	n := slices.IndexFunc(m.inputs, func(in plan.Input) bool { return in.Partition != o.partition })
 	if n < 0 {
 		n = len(m.inputs)
 	}
 	of := m.inputs[:n]
 	m.inputs = m.inputs[n:]
-	cursors := make([]*cursor, n)
+	go func() {
+		defer close(o.done)
+		o.cursors, o.err = m.openAll(of)
+	}()
+	return o
+}
+
+func (m *merged) openAll(inputs []plan.Input) ([]*cursor, error) {
+	cursors := make([]*cursor, len(inputs))
 	g, ctx := errgroup.WithContext(m.ctx)
 	g.SetLimit(opened)
-	for i, in := range of {
+	for i, in := range inputs {
 		g.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -162,12 +213,39 @@ func (m *merged) begin() error {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return nil, err
 	}
 	cursors = slices.DeleteFunc(cursors, func(c *cursor) bool { return c == nil })
 	slices.SortStableFunc(cursors, func(a, b *cursor) int { return cmp.Compare(a.first, b.first) })
-	m.waiting = cursors
-	return nil
+	want(cursors)
+	return cursors, nil
+}
+
+// want has the row groups of cursors read ahead in the order in which their rows will be needed.
+func want(cursors []*cursor) {
+	type group struct {
+		c     *cursor
+		index int
+		first int64 // offset
+	}
+	var groups []group
+	for _, c := range cursors {
+		first := c.first
+		for i, g := range c.in.RowGroups {
+			if lo, _, ok := c.kafka.bounds(c.file, g); ok {
+				first = max(first, lo)
+			}
+			if i > 0 || c.batch == nil { // else it was read to know where the segment begins
+				groups = append(groups, group{c, g, first})
+			}
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.first, b.first) })
+	for _, g := range groups {
+		for _, r := range g.c.r.Ranges(g.index) {
+			g.c.src.Want(r.Offset, r.Length)
+		}
+	}
 }
 
 // run returns the cursor whose row comes next and the number of its rows that
@@ -219,6 +297,7 @@ func (m *merged) settle() error {
 			i++
 			continue
 		}
+		m.active[i].src.Drop()
 		m.active = slices.Delete(m.active, i, i+1)
 	}
 	return nil

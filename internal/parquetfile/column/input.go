@@ -22,7 +22,7 @@ type input struct {
 func (in *input) peek(n int) ([]byte, error) {
 	have := len(in.buf) - in.pos
 	if have < n && in.off < in.end {
-		more := min(max(int64(n-have), window), in.end-in.off)
+		more := min(max(int64(n-have), Window), in.end-in.off)
 		buf := in.buf[:0]
 		if cap(buf) < have+int(more)+Padding {
 			buf = make([]byte, 0, have+int(more)+Padding)

@@ -11,8 +11,10 @@ const (
 	maxBatchBytes  = 256 << 20 // of one string column of a batch
 	// maxHeld is what readers that share a budget hold of pages and dictionaries.
 	maxHeld = 1 << 30
-	window  = 4 << 20 // of input
 )
+
+// Window is how much of a column [Reader.StartAt] reads at a time.
+const Window = 4 << 20
 
 // Budget bounds what readers that share it hold at once: 1 GiB of pages and dictionaries.
 type Budget struct{ held int64 }
