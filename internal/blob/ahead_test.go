@@ -100,7 +100,7 @@ func TestAheadReadsWhatIsThere(t *testing.T) {
 			b := make([]byte, 1+rng.IntN(len(want)))
 			n, err := r.ReadAt(b, at)
 			rest := want[at:]
-			if short := len(b) > len(rest); short != (err == io.EOF) || !short && err != nil || !bytes.Equal(b[:n], rest[:min(len(b), len(rest))]) {
+			if short := len(b) > len(rest); short != errors.Is(err, io.EOF) || !short && err != nil || !bytes.Equal(b[:n], rest[:min(len(b), len(rest))]) {
 				t.Fatalf("%d bytes at %d of %d: %d, %v", len(b), at, len(want), n, err)
 			}
 			if i == 15 {
