@@ -6,18 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"hindcast/internal/asl"
 	"hindcast/internal/local"
+	"hindcast/internal/local/lambda"
 	"hindcast/internal/serve"
 	"hindcast/internal/step"
 )
 
 func (a *app) runCmd() *cobra.Command {
 	var f runFlags
-	var workers int
+	var workers workersFlags
 	var promote bool
 	cmd := &cobra.Command{
 		Use:   "run JOB",
@@ -28,28 +32,34 @@ It ends with a proven candidate and the command that promotes it; with --promote
   hindcast run account-balance --promote`,
 		Args: exactly("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkWorkers(workers); err != nil {
+			ctx := cmd.Context()
+			if err := workers.check(); err != nil {
 				return err
 			}
-			ctx := cmd.Context()
+			if workers.process {
+				if err := a.functions(ctx); err != nil {
+					return err
+				}
+			}
 			ws, r, err := a.asked(ctx, &f, args[0])
 			if err != nil {
 				return err
 			}
+			r.Functions = workers.process
 			if r.Window != nil {
 				a.say("window   %s", r.Window)
 			}
 			a.say("run      %s", r.Run)
 			r.Promote = local.Promotes(promote, r.Spec)
 			return a.drive(ctx, ws, r.Run, func(opts local.RunOptions) (local.Outcome, error) {
-				opts.Workers = workers
+				workers.set(&opts)
 				return ws.Start(ctx, r, opts)
 			})
 		},
 	}
 	f.add(cmd)
 	cmd.PreRunE = countsGiven
-	cmd.Flags().IntVar(&workers, "workers", local.DefaultWorkers, "shards computed at once")
+	workers.add(cmd)
 	cmd.Flags().Int64Var(&f.lapRows, "lap-rows", 0, "end a worker's lap after so many rows and go on from its checkpoint (default: no laps)")
 	cmd.Flags().BoolVar(&promote, "promote", false, "promote when the checks pass")
 	cmd.Flags().StringVar(&f.why, "why", "", "why, for the record")
@@ -57,28 +67,40 @@ It ends with a proven candidate and the command that promotes it; with --promote
 }
 
 func (a *app) resumeCmd() *cobra.Command {
-	var workers int
+	var workers workersFlags
 	cmd := &cobra.Command{
 		Use:     "resume RUN",
 		Short:   "Go on with a run that was interrupted or failed; finished shards are not redone",
 		Example: "  hindcast resume 20111210-090000-daily-country-revenue-1f2e3d4c",
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkWorkers(workers); err != nil {
+			ctx := cmd.Context()
+			if err := workers.check(); err != nil {
 				return err
 			}
-			ctx := cmd.Context()
 			ws, err := a.open()
 			if err != nil {
 				return err
 			}
+			r, err := ws.Env.Request(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if workers.process && !r.Functions {
+				return usage(fmt.Errorf("run %s began with workers in this process, and goes on with these: leave out --workers %s", args[0], processes))
+			}
+			if workers.process = r.Functions; workers.process {
+				if err := a.functions(ctx); err != nil {
+					return err
+				}
+			}
 			return a.drive(ctx, ws, args[0], func(opts local.RunOptions) (local.Outcome, error) {
-				opts.Workers = workers
+				workers.set(&opts)
 				return ws.Resume(ctx, args[0], opts)
 			})
 		},
 	}
-	cmd.Flags().IntVar(&workers, "workers", local.DefaultWorkers, "shards computed at once")
+	workers.add(cmd)
 	return cmd
 }
 
@@ -92,11 +114,49 @@ func countsGiven(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-func checkWorkers(n int) error {
-	if n < 1 {
-		return usage(fmt.Errorf("--workers %d: a run needs at least one worker", n))
+// workersFlags say what computes shards: so many goroutines of this process, or so many processes of the functions that are deployed.
+type workersFlags struct {
+	text    string
+	n       int
+	process bool
+	timeout time.Duration
+}
+
+const processes = "process"
+
+func (f *workersFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.text, "workers", strconv.Itoa(local.DefaultWorkers),
+		`shards computed at once: N, or "process" or "process:N" for workers that are the Lambda functions' own binaries, under their limits`)
+	cmd.Flags().DurationVar(&f.timeout, "worker-timeout", 0, "with --workers process: the most that a call of a worker takes (default: as template.yaml says)")
+}
+
+func (f *workersFlags) check() (err error) {
+	count := f.text
+	if rest, ok := strings.CutPrefix(f.text, processes); ok {
+		f.process = true
+		if count, ok = strings.CutPrefix(rest, ":"); !ok && rest == "" {
+			count = strconv.Itoa(local.DefaultWorkers)
+		}
+	}
+	if f.n, err = strconv.Atoi(count); err != nil || f.n < 1 {
+		return usage(fmt.Errorf("--workers %s: it takes a number from 1 on, %q, or %q and a number", f.text, processes, processes+":"))
+	}
+	if f.timeout < 0 || f.timeout > lambda.MaxTimeout {
+		return usage(fmt.Errorf("--worker-timeout %s: a call takes at most %s", f.timeout, lambda.MaxTimeout))
 	}
 	return nil
+}
+
+func (f *workersFlags) set(opts *local.RunOptions) { opts.Workers, opts.Timeout = f.n, f.timeout }
+
+// functions has what runs from now on run as Lambda functions.
+func (a *app) functions(ctx context.Context) error {
+	ws, err := a.open()
+	if err != nil {
+		return err
+	}
+	a.say("building the functions")
+	return ws.UseFunctions(ctx)
 }
 
 // drive runs or resumes a run under a progress display, and tells how it ended.

@@ -97,6 +97,7 @@ func TestSameInputSameBytes(t *testing.T) {
 			"--workers 7 --shard-rows 40000 --lap-rows 1",
 			"--workers 1 --shard-rows 1 --lap-rows 4097",
 			"--workers 3 --no-prune --shard-rows 200000 --lap-rows 30000",
+			"--workers process:3 --shard-rows 50000 --lap-rows 10000",
 		},
 	}, {
 		job: "account-balance", tables: []string{"account-balance", "ledger-entry"},

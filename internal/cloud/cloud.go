@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 	"hindcast/internal/step"
 )
 
-// lapEnd is how long before the function's deadline a worker stores its state.
+// lapEnd is how long before the function's deadline a worker stores its state, of a time that is five times as long or longer.
 const lapEnd = 60 * time.Second
 
 // Program is the digest of the source that the functions were built from, the same for all of them. The
@@ -33,6 +35,9 @@ var Program string
 // The environment's HINDCAST_WORKSPACE is the workspace, as s3://bucket/prefix; relative locations of jobs lie
 // under HINDCAST_ROOT. Errors reach the state machine by their names; see [step.Error].
 func Start(state step.State, jobs []job.Job) {
+	if mb, err := strconv.ParseInt(os.Getenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"), 10, 64); err == nil {
+		debug.SetMemoryLimit(mb << 20 * 7 / 8) // the collector works harder before the function would be killed
+	}
 	lambda.Start(Handler(state, jobs, os.LookupEnv))
 }
 
@@ -42,6 +47,9 @@ func Handler(state step.State, jobs []job.Job, getenv func(string) (string, bool
 		env, err := environment(ctx, jobs, getenv)
 		if err != nil {
 			return nil, messages.InvokeResponse_Error{Type: step.Failed, Message: err.Error()}
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			env.LapEnd = min(lapEnd, time.Until(deadline)/5)
 		}
 		out, err := env.Run(ctx, state, in)
 		if named, ok := errors.AsType[*step.Error](err); ok {
@@ -70,11 +78,16 @@ func environment(ctx context.Context, jobs []job.Job, getenv func(string) (strin
 		Root:      root,
 		Program:   Program,
 		Now:       time.Now,
-		LapEnd:    lapEnd,
+	}
+	if program, ok := getenv(step.ProgramVariable); ok {
+		env.Program = program
 	}
 	env.Brokers = func(_ context.Context, tail *spec.Tail, _ string) (brokers.Access, error) {
 		addrs, err := tail.Addrs(getenv)
-		if err == nil && strings.HasPrefix(addrs[0], "embedded:") {
+		if err == nil && strings.HasPrefix(addrs[0], spec.Embedded) {
+			if at, ok := getenv(step.EmbeddedVariable); ok {
+				return brokers.At(strings.Split(at, ",")...), nil
+			}
 			err = fmt.Errorf("brokers %s: only samples and tests on one machine have an embedded broker", addrs[0])
 		}
 		if err != nil {

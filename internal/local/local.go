@@ -46,6 +46,8 @@ type Workspace struct {
 	dir  string
 	opts Options
 
+	functions *functions // that states run as, if they do
+
 	mu      sync.Mutex
 	brokers map[string]*embedded.Broker
 	watch   func(Update)

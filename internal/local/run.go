@@ -34,6 +34,8 @@ type Update struct {
 // RunOptions say how an execution is driven.
 type RunOptions struct {
 	Workers int // shards at once; 0: DefaultWorkers
+	// Timeout is the most that a call of a worker takes, where states run as functions; 0: what it is deployed with.
+	Timeout time.Duration
 	// Watch is told how the run goes on. It is called concurrently and must not block.
 	Watch func(Update)
 }
@@ -129,8 +131,17 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 		return Outcome{}, err
 	}
 	failures := &failures{}
+	tasks := failures.runner(w.Env)
+	if w.functions != nil {
+		fleet, err := w.functions.start(ctx, w, r, opts)
+		if err != nil {
+			return Outcome{}, err
+		}
+		defer fleet.Close() // they have done what they were called for
+		tasks = fleet.runner(failures)
+	}
 	engine := &asl.Engine{
-		Tasks:     failures.runner(w.Env),
+		Tasks:     tasks,
 		Objects:   objects{w.Env.Workspace},
 		Histories: w.histories(dir),
 		Observe:   observer(opts.Watch),

@@ -60,6 +60,14 @@ const (
 // States lists the Task states.
 func States() []State { return []State{Plan, Capture, Shard, Work, Validate, Promote, Rollback} }
 
+// Variables by which functions are told of the one machine that they all run on, where they do; see package local.
+const (
+	// ProgramVariable has [Env.Program].
+	ProgramVariable = "HINDCAST_PROGRAM"
+	// EmbeddedVariable has the addresses of the broker that a sample's "embedded:" stands for.
+	EmbeddedVariable = "HINDCAST_EMBEDDED"
+)
+
 // Env is what the states need of the world. Its fields are set before the first call; all methods may then be called concurrently.
 type Env struct {
 	Jobs []job.Job

@@ -27,6 +27,8 @@ type Request struct {
 	Window *spec.Window `json:"window"`
 	AsOf   int64        `json:"as_of"`
 	Code   string       `json:"code"`
+	// Functions says that Code is that of the project's Lambda functions, run as such on one machine.
+	Functions bool `json:"functions,omitempty"`
 
 	// Canaries are the files that the spec's checks name: thresholds are settled before the first event is read.
 	Canaries []Canaries `json:"canaries,omitempty"`

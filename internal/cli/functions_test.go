@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hindcast/internal/testenv"
+)
+
+// TestFunctionsThatAreKilledAreCalledAgain runs the states as the functions that are deployed, and kills workers while they work.
+func TestFunctionsThatAreKilledAreCalledAgain(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("builds the functions: part of the full counts")
+	}
+	undisturbed := filepath.Join(t.TempDir(), "ws")
+	hindcast(t, "run", "account-balance", "--promote", "--workspace", undisturbed).ok(t)
+	ws := filepath.Join(t.TempDir(), "ws")
+	killed := make(chan int)
+	done := make(chan struct{})
+	go func() { killed <- killWorkers(ws, 2, done) }()
+	s := hindcast(t, "run", "account-balance", "--promote", "--json", "--workers", "process:1", "--workspace", ws).ok(t).status(t)
+	close(done)
+	if n := <-killed; n != 2 {
+		t.Fatalf("%d workers were killed of 2 that were to be", n)
+	}
+	log, err := os.ReadFile(filepath.Join(ws, "runs", s.Run, "history", "functions.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(log), "Function: Work"); n != s.Shards {
+		t.Errorf("%d calls of workers ended well, of %d shards:\n%s", n, s.Shards, log)
+	}
+	for _, table := range []string{"account-balance", "ledger-entry"} {
+		sameContents(t, table, contents(t, ws, table), contents(t, undisturbed, table))
+	}
+	// What began as functions goes on as functions, without being asked to.
+	again := hindcast(t, "resume", s.Run, "--workspace", ws).ok(t)
+	if !strings.Contains(again.err, "nothing was done") {
+		t.Errorf("resume of a run that has ended said:\n%s", again.err)
+	}
+}
+
+// killWorkers kills n processes that run workers of a workspace, each once it has worked for a while, and returns how many it has killed.
+func killWorkers(ws string, n int, done <-chan struct{}) (killed int) {
+	dead := map[int]bool{}
+	for killed < n {
+		select {
+		case <-done:
+			return killed
+		case <-time.After(5 * time.Millisecond):
+		}
+		entries, err := os.ReadDir("/proc")
+		if err != nil {
+			return killed
+		}
+		for _, e := range entries {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil || dead[pid] {
+				continue
+			}
+			exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+			if err != nil || filepath.Base(exe) != "work" || !strings.HasPrefix(exe, ws) {
+				continue
+			}
+			time.Sleep(50 * time.Millisecond)
+			if syscall.Kill(pid, syscall.SIGKILL) == nil {
+				dead[pid] = true
+				killed++
+			}
+		}
+	}
+	return killed
+}
+
+func TestWorkersAreANumberOrProcesses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]workersFlags{
+		"3": {n: 3}, "process": {n: 2, process: true}, "process:5": {n: 5, process: true},
+		"": {}, "0": {}, "-1": {}, "process:": {}, "process:0": {}, "processes": {}, "lambda": {},
+	} {
+		f := workersFlags{text: text}
+		err := f.check()
+		switch f.text = ""; {
+		case want.n == 0 && err == nil:
+			t.Errorf("--workers %q was taken", text)
+		case want.n > 0 && (err != nil || f != want):
+			t.Errorf("--workers %q: %+v, %v", text, f, err)
+		}
+	}
+	hindcast(t, "run", demoJob, "--workers", "many", "--workspace", filepath.Join(t.TempDir(), "ws")).exits(t, exitUsage)
+}
