@@ -97,6 +97,7 @@ type world struct {
 	crashed   bool
 	left      int // events until the crash; negative: none
 	engine    *Engine
+	answering sync.WaitGroup
 	repairs   int // redrives that were begun: what is broken is repaired by and by
 }
 
@@ -220,7 +221,7 @@ func (w *world) Run(ctx context.Context, req TaskRequest) (json.RawMessage, erro
 		}
 	case "ask":
 		e := w.engine
-		go func() {
+		w.answering.Go(func() {
 			time.Sleep(5 * time.Second)
 			for e.SendTaskSuccess(ctx, req.Token, json.RawMessage(`"yes"`)) != nil {
 				if e != w.current() {
@@ -228,7 +229,7 @@ func (w *world) Run(ctx context.Context, req TaskRequest) (json.RawMessage, erro
 				}
 				time.Sleep(time.Second)
 			}
-		}()
+		})
 		return nil, nil
 	}
 	return req.Payload, nil
@@ -272,12 +273,12 @@ func (w *world) attempt(t *testing.T, m *Machine, left int) (Result, error) {
 	done := w.answered()
 	waiting := w.waitingToken()
 	if waiting != "" { // the question was asked and submitted before the crash
-		go func() {
+		w.answering.Go(func() {
 			time.Sleep(5 * time.Second)
 			for w.current() == e && e.SendTaskSuccess(t.Context(), waiting, json.RawMessage(`"yes"`)) != nil {
 				time.Sleep(time.Second)
 			}
-		}()
+		})
 	}
 	result, err := e.Resume(t.Context(), m, "x")
 	if errors.Is(err, ErrNoExecution) {
@@ -291,6 +292,7 @@ func (w *world) attempt(t *testing.T, m *Machine, left int) (Result, error) {
 	w.mu.Lock()
 	w.engine = nil
 	w.mu.Unlock()
+	w.answering.Wait()
 	return result, err
 }
 
@@ -614,8 +616,9 @@ func checkGrammar(t *testing.T, w *world) {
 		strands := map[string]string{}
 		ids := map[string]int64{}
 		for _, ev := range log.events {
-			if ev.Type == NoteItems || ev.Type == NoteRedrive || ev.Type == NoteUpdate {
-				continue // of the Map Run, in its children's history
+			switch ev.Type {
+			case NoteItems, NoteRedrive, NoteUpdate, NoteAnswer: // not a strand's own
+				continue
 			}
 			key := ev.Child + " " + ev.Strand
 			strands[key] += string(ev.Type) + " "

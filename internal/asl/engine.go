@@ -128,6 +128,7 @@ func (e *Engine) open(ctx context.Context, m *Machine, name string) (*execution,
 		arn:        arn("execution", m.Name+":"+name),
 		machineARN: arn("stateMachine", m.Name),
 		past:       map[string][]Event{},
+		answers:    map[string]answer{},
 	}
 	for ev, err := range history.Events(ctx) {
 		if err == nil {

@@ -58,6 +58,8 @@ const (
 	NoteRetry EventType = "RetryScheduled"
 	// NoteBranchFailed records that a branch of a Parallel state failed, and with what.
 	NoteBranchFailed EventType = "BranchFailed"
+	// NoteAnswer records what the holder of a task token answered, until the task's own event tells it.
+	NoteAnswer EventType = "TaskAnswered"
 	// NoteProgress reports the counts of a Map Run. It goes to observers only, not into the history.
 	NoteProgress EventType = "MapRunProgress"
 	// NoteItems begins the history of child executions: what the Map Run read, in number and digest.
@@ -136,6 +138,9 @@ type MapCounts struct {
 	Aborted        int `json:"aborted"`
 	Items          int `json:"items"`
 }
+
+// note reports whether an event of an execution is the engine's own.
+func (t EventType) note() bool { return t == NoteRetry || t == NoteBranchFailed || t == NoteAnswer }
 
 func (t EventType) entered() bool { return strings.HasSuffix(string(t), "StateEntered") }
 func (t EventType) exited() bool  { return strings.HasSuffix(string(t), "StateExited") }

@@ -26,6 +26,8 @@ type execution struct {
 
 	// past are the recorded events by strand that the strands have not gone through again.
 	past map[string][]Event
+	// answers are those to task tokens that the past has.
+	answers map[string]answer
 
 	redrive  bool  // run begins with a redrive
 	redrives int   // that are recorded
@@ -74,6 +76,9 @@ func (x *execution) remember(ev Event) error {
 		x.end = &ev
 	case ev.Type == ExecutionStarted:
 		x.started = ev.Time
+	case ev.Type == NoteAnswer:
+		x.answers[ev.Token] = answered(ev)
+		return nil
 	}
 	x.past[ev.Strand] = append(x.past[ev.Strand], ev)
 	return nil
@@ -238,8 +243,7 @@ func (x *execution) append(ev Event) (Event, error) {
 	if x.end != nil && ev.Type != ExecutionRedriven {
 		return ev, errStopped
 	}
-	note := ev.Type == NoteRetry || ev.Type == NoteBranchFailed
-	if !note {
+	if !ev.Type.note() {
 		if x.lastID+1 >= MaxEvents && !ev.Type.terminal() {
 			return ev, &Error{
 				Name:  errRuntime,

@@ -372,7 +372,7 @@ func (r *mapRun) child(i int) *execution {
 		engine: r.x.engine, machine: r.x.machine, rec: r.rec, name: r.x.name, child: name,
 		level: r.name.MapRun + "/" + name + "/",
 		arn:   arn("execution", machine+":"+name), machineARN: arn("stateMachine", machine),
-		past: map[string][]Event{},
+		past: map[string][]Event{}, answers: map[string]answer{},
 	}
 }
 

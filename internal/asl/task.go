@@ -252,32 +252,43 @@ func (st *taskState) call(ctx context.Context, f *frame, ev Event, submitted boo
 			}
 		})
 	}
-	cb := &callback{answer: make(chan answer, 1), heartbeat: beat.postpone}
-	if st.callback {
-		e.tokens.add(ev.Token, cb)
-		defer e.tokens.remove(ev.Token)
+	if !st.callback {
+		return st.invoke(inner, f, req)
 	}
+	if a, ok := f.x.answers[ev.Token]; ok { // before an interruption
+		return a.result()
+	}
+	cb := &callback{strand: f.strand, state: f.state.name, answer: make(chan answer, 1), heartbeat: beat.postpone}
+	e.tokens.add(ev.Token, cb)
+	var failed error
 	if !submitted {
-		output, err := st.invoke(inner, f, req)
-		if err != nil || !st.callback {
-			return output, err
-		}
-		if _, err := f.emit(Event{Type: TaskSubmitted, State: f.state.name, Output: output}); err != nil {
-			return nil, err
+		var output json.RawMessage
+		if output, failed = st.invoke(inner, f, req); failed == nil {
+			_, failed = f.emit(Event{Type: TaskSubmitted, State: f.state.name, Output: output})
 		}
 	}
-	select {
-	case a := <-cb.answer:
-		switch {
-		case a.err != nil:
-			return nil, a.err
-		case len(a.output) > MaxPayload:
-			return nil, st.tooLarge()
+	if failed == nil {
+		select {
+		case a := <-cb.answer:
+			return a.result()
+		case <-inner.Done():
+			failed = context.Cause(inner)
 		}
-		return a.output, nil
-	case <-inner.Done():
-		return nil, context.Cause(inner)
 	}
+	if e.tokens.take(ev.Token) == nil { // somebody is answering, and was or will be told that this counts
+		return (<-cb.answer).result()
+	}
+	return nil, failed
+}
+
+func (a answer) result() (json.RawMessage, error) {
+	switch {
+	case a.broken != nil:
+		return nil, a.broken
+	case a.err != nil:
+		return nil, a.err
+	}
+	return a.output, nil
 }
 
 func (st *taskState) tooLarge() *Error {

@@ -341,6 +341,88 @@ func TestTokenSurvives(t *testing.T) {
 	}
 }
 
+// askingTask is a task that waits for its token.
+const askingTask = `{"StartAt":"Ask","States":{"Ask":{"Type":"Task","Resource":"arn:aws:states:::lambda:invoke.waitForTaskToken","TimeoutSeconds":100,
+	"Parameters":{"FunctionName":"ask","Payload":{"token.$":"$$.Task.Token"}},"End":true}}}`
+
+// API_SendTaskSuccess and API_SendTaskFailure: the limits of what they take. What is refused answers nothing.
+func TestAnswersAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProbe(echo)
+		long := func(n int) string { return strings.Repeat("x", n) }
+		time.AfterFunc(time.Second, func() {
+			token, ctx := p.calls[0].Token, context.Background()
+			for what, err := range map[string]error{
+				"an output that is too large": p.SendTaskSuccess(ctx, token, json.RawMessage(`"`+long(MaxPayload-1)+`"`)),
+				"an output that is no JSON":   p.SendTaskSuccess(ctx, token, json.RawMessage(`{`)),
+				"a name that is too long":     p.SendTaskFailure(ctx, token, Error{Name: long(257)}),
+				"a cause that is too long":    p.SendTaskFailure(ctx, token, Error{Cause: long(32_769)}),
+				"a token that is none":        p.SendTaskSuccess(ctx, "none", json.RawMessage(`1`)),
+			} {
+				if err == nil {
+					t.Errorf("%s was taken", what)
+				}
+			}
+			if err := p.SendTaskFailure(ctx, token, Error{long(256), long(32_768)}); err != nil {
+				t.Error(err)
+			}
+		})
+		wantResult(t, p.start(t, askingTask, `{}`), Failed, long(256))
+	})
+}
+
+// TestAnswersAreDurable: what SendTaskSuccess returned nil for counts, even if the engine is gone the moment after, while
+// the function still runs, and at the very end of the time that was given.
+func TestAnswersAreDurable(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mustParse(t, askingTask)
+			ctx, crash := context.WithCancel(t.Context())
+			p := newProbe(func(ctx context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
+				if running {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return req.Payload, nil
+			})
+			time.AfterFunc(time.Second, func() {
+				if err := p.SendTaskSuccess(context.Background(), p.calls[0].Token, json.RawMessage(" [1,\n2]")); err != nil {
+					t.Error(err)
+				}
+				crash()
+			})
+			result, err := p.Start(ctx, m, "x", nil)
+			if err != nil { // the crash won
+				result, err = p.Resume(t.Context(), m, "x")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantResult(t, result, Succeeded, "[1,2]")
+			if len(p.calls) != 1 {
+				t.Errorf("asked %d times", len(p.calls))
+			}
+		})
+	}
+	taken := 0
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			p := newProbe(echo)
+			var err error
+			time.AfterFunc(100*time.Second, func() { err = p.SendTaskSuccess(context.Background(), p.calls[0].Token, json.RawMessage(`1`)) })
+			got := p.start(t, askingTask, `{}`)
+			synctest.Wait()
+			if (err == nil) != (got.Status == Succeeded) {
+				t.Errorf("%v, and the task ends with %+v", err, got)
+			}
+			if err == nil {
+				taken++
+			}
+		})
+	}
+	t.Logf("%d of 50 answers came before the time-out", taken)
+}
+
 // dg/concepts-error-handling, "Retrying after an error".
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
