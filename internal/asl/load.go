@@ -26,7 +26,8 @@ type Machine struct {
 	SHA256 string
 
 	top     *scope
-	timeout int64 // seconds for the whole execution; 0: none
+	timeout int64             // seconds for the whole execution; 0: none
+	paths   map[string]string // of states, by their names
 }
 
 // Problem is one thing that is wrong in a definition.
@@ -80,6 +81,7 @@ func Parse(definition []byte, substitutions map[string]string) (*Machine, error)
 	if err != nil {
 		return nil, err
 	}
+	m.paths = l.names
 	sum := sha256.Sum256(canonical)
 	m.SHA256 = hex.EncodeToString(sum[:])
 	return m, nil

@@ -24,6 +24,7 @@ type mapState struct {
 
 	// Of a distributed one.
 	label            string
+	labelled         bool // by the definition
 	reader           *itemReader
 	batcher          *itemBatcher
 	writer           *resultWriter
@@ -65,7 +66,7 @@ func loadMap(c common, f *fields) state {
 		return st
 	}
 	if label, ok := f.text("Label"); ok {
-		st.label = label
+		st.label, st.labelled = label, true
 		if !labelForm.MatchString(label) {
 			f.problem("Label", "has 1 to 40 letters, digits, _ and -")
 		}

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -55,7 +56,7 @@ func parseTemplate(v any, path string) (Template, []Problem) {
 		return Template{list: list}, problems
 	case map[string]any:
 		object := make(map[string]Template, len(v))
-		for _, key := range slices.Sorted(keys(v)) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			member := v[key]
 			at := path + "/" + key
 			name, dynamic := strings.CutSuffix(key, ".$")
@@ -83,16 +84,6 @@ func parseTemplate(v any, path string) (Template, []Problem) {
 		return Template{object: object}, problems
 	}
 	return Template{literal: v}, nil
-}
-
-func keys(m map[string]any) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // Eval fills the template in.
@@ -126,6 +117,36 @@ func (t *Template) Eval(env *Env) (any, error) {
 		return out, nil
 	}
 	return t.literal, nil
+}
+
+// Paths calls visit with every path in the template, arguments of calls included. t may be nil.
+func (t *Template) Paths(visit func(*Path)) {
+	if t == nil {
+		return
+	}
+	switch e := t.expr.(type) {
+	case *Path:
+		visit(e)
+	case *Call:
+		e.paths(visit)
+	}
+	for _, member := range t.object {
+		member.Paths(visit)
+	}
+	for i := range t.list {
+		t.list[i].Paths(visit)
+	}
+}
+
+func (c *Call) paths(visit func(*Path)) {
+	for _, arg := range c.args {
+		switch e := arg.expr.(type) {
+		case *Path:
+			visit(e)
+		case *Call:
+			e.paths(visit)
+		}
+	}
 }
 
 // Static returns a member of an object template if it is a literal; t may be nil.
