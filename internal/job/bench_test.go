@@ -77,6 +77,67 @@ func accountBalances() Fold[payment, accountBalance] {
 	}
 }
 
+// payments are the same by column.
+type payments struct {
+	At      Column[Micros] `event:"event_time"`
+	Account Text           `event:"account_id"`
+	Kind    Text           `event:"event_type"`
+	Amount  Column[int64]  `event:"amount_cents"`
+	Version Column[int64]  `event:"version"`
+}
+
+type hourTotalColumns struct {
+	Account    Key      `row:"account_id"`
+	Count      []int64  `row:"cnt"`
+	Total      []int64  `row:"total"`
+	MaxVersion []int64  `row:"max_version"`
+	First      []Micros `row:"min_time"`
+	Last       []Micros `row:"max_time"`
+}
+
+func sign(kind string) int64 { return signed(kind, 1) }
+
+func hourTotalsByColumn() ColumnFold[payments, hourTotalColumns] {
+	return ColumnFold[payments, hourTotalColumns]{
+		Apply: func(s *hourTotalColumns, p *payments, events []Event) {
+			sign := Of(&p.Kind, sign)
+			for _, e := range events {
+				at := p.At.At(e.Row)
+				if s.Count[e.Group] == 0 {
+					s.First[e.Group], s.Last[e.Group] = at, at
+				}
+				s.Count[e.Group]++
+				s.Total[e.Group] += sign.At(e.Row) * p.Amount.At(e.Row)
+				s.MaxVersion[e.Group] = max(s.MaxVersion[e.Group], p.Version.At(e.Row))
+				s.First[e.Group] = min(s.First[e.Group], at)
+				s.Last[e.Group] = max(s.Last[e.Group], at)
+			}
+		},
+	}
+}
+
+type balanceColumns struct {
+	Account Key      `row:"account_id"`
+	Count   []int64  `row:"cnt"`
+	Balance []int64  `row:"balance"`
+	Version []int64  `row:"version"`
+	Last    []Micros `row:"last_time"`
+}
+
+func balancesByColumn() ColumnFold[payments, balanceColumns] {
+	return ColumnFold[payments, balanceColumns]{
+		Version: "version",
+		Apply: func(s *balanceColumns, p *payments, events []Event) {
+			sign := Of(&p.Kind, sign)
+			for _, e := range events {
+				s.Count[e.Group]++
+				s.Balance[e.Group] += sign.At(e.Row) * p.Amount.At(e.Row)
+				s.Version[e.Group], s.Last[e.Group] = p.Version.At(e.Row), p.At.At(e.Row)
+			}
+		},
+	}
+}
+
 // identified is the same with its id, plain text.
 type identified struct {
 	At      time.Time `event:"event_time"`
@@ -166,7 +227,11 @@ func BenchmarkAdd(b *testing.B) {
 		t     Transform
 		slots int
 	}{
-		{"totals", hourTotals(), benchSlots}, {"balances", accountBalances(), 1}, {"map", signedPayments(), benchSlots},
+		{"totals", hourTotals(), benchSlots},
+		{"totals-by-column", hourTotalsByColumn(), benchSlots},
+		{"balances", accountBalances(), 1},
+		{"balances-by-column", balancesByColumn(), 1},
+		{"map", signedPayments(), benchSlots},
 	} {
 		shape, err := c.t.Shape()
 		if err != nil {

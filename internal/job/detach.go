@@ -43,7 +43,7 @@ func (f *field) detach(p unsafe.Pointer, held func(unsafe.Pointer) bool) {
 	switch f.typ {
 	case goBool:
 		detachValue((**bool)(p), held)
-	case goInt64:
+	case goInt64, goMicros, goDays:
 		detachValue((**int64)(p), held)
 	case goInt32:
 		detachValue((**int32)(p), held)

@@ -41,14 +41,14 @@ func newLoader[E any]() (*loader[E], error) {
 	return &loader[E]{fields: fields, block: make([]E, blockRows), dicts: make([]dictionary, len(fields))}, nil
 }
 
-// check reports a batch whose columns are not those of the event.
-func (l *loader[E]) check(b *record.Batch) error {
-	if len(b.Columns) != len(l.fields) {
-		return fmt.Errorf("batch has %d columns, the event %d", len(b.Columns), len(l.fields))
+// checkColumns reports a batch whose columns are not those of the event.
+func checkColumns(b *record.Batch, fields []field) error {
+	if len(b.Columns) != len(fields) {
+		return fmt.Errorf("batch has %d columns, the event %d", len(b.Columns), len(fields))
 	}
-	for i := range l.fields {
-		if got, want := b.Columns[i].Kind, l.fields[i].kind(); got != want {
-			return fmt.Errorf("column %s is %s, field %s reads %s", l.fields[i].column, got, l.fields[i].name, want)
+	for i := range fields {
+		if got, want := b.Columns[i].Kind, fields[i].kind(); got != want {
+			return fmt.Errorf("column %s is %s, field %s reads %s", fields[i].column, got, fields[i].name, want)
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func (b *block[E]) slot(i int) int32 {
 
 // eachBlock fills the listed rows of b, a block at a time, and passes them on.
 func (l *loader[E]) eachBlock(b *record.Batch, rows, slots []int32, apply func(block[E]) error) error {
-	if err := l.check(b); err != nil {
+	if err := checkColumns(b, l.fields); err != nil {
 		return err
 	}
 	l.begin(b, len(rows))
@@ -166,7 +166,7 @@ func (l *loader[E]) loadValues(field int, c *record.Column, rows []int32, to pla
 		for i, row := range rows {
 			*(*bool)(to.at(i)) = c.Int64s[row] != 0
 		}
-	case goInt64:
+	case goInt64, goMicros, goDays:
 		for i, row := range rows {
 			*(*int64)(to.at(i)) = c.Int64s[row]
 		}
@@ -261,7 +261,7 @@ func (l *loader[E]) loadPointers(field int, c *record.Column, rows []int32, to p
 	switch l.fields[field].typ {
 	case goBool:
 		pointTo[bool](l, field, c, rows, to)
-	case goInt64:
+	case goInt64, goMicros, goDays:
 		pointTo[int64](l, field, c, rows, to)
 	case goInt32:
 		pointTo[int32](l, field, c, rows, to)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ const (
 	goBytes
 	goTime
 	goDate // a time.Time that holds a date: midnight UTC
+	goMicros
+	goDays
 )
 
 // field is a struct field that is a column.
@@ -33,6 +36,7 @@ type field struct {
 	typ    goType
 	ptr    bool // the field is a pointer, the column may hold nulls
 	key    bool
+	from   string // of a [Key]: the event's column
 }
 
 func (f *field) kind() record.Kind {
@@ -45,7 +49,7 @@ func (f *field) kind() record.Kind {
 		return record.Float64
 	case goString, goBytes:
 		return record.String
-	case goTime:
+	case goTime, goMicros:
 		return record.Timestamp
 	default:
 		return record.Date
@@ -56,9 +60,13 @@ func (f *field) schema() record.Field {
 	return record.Field{Name: f.column, Kind: f.kind(), Nullable: f.ptr}
 }
 
-var timeType = reflect.TypeFor[time.Time]()
+var (
+	timeType   = reflect.TypeFor[time.Time]()
+	microsType = reflect.TypeFor[Micros]()
+	daysType   = reflect.TypeFor[Days]()
+)
 
-const supported = "string, []byte, bool, int, int32, int64, float64, time.Time, or a pointer to one of these for a column that may be null"
+const supported = "string, []byte, bool, int, int32, int64, float64, time.Time, job.Micros, job.Days, or a pointer to one of these for a column that may be null"
 
 // tags reads the struct tags called tag ("event" or "row") of a struct.
 type tags struct {
@@ -67,6 +75,8 @@ type tags struct {
 	private bool
 	// options that a tag may have after the column's name.
 	options []string
+	// of says what a field of a type is, and returns the type of its values. Nil is [field.of].
+	of func(f *field, t reflect.Type) (reflect.Type, error)
 }
 
 var (
@@ -141,20 +151,26 @@ func (g tags) field(sf reflect.StructField) (f field, skip bool, err error) {
 		return f, false, fmt.Errorf("tag %s: names no column", quoted)
 	}
 	f = field{column: column, offset: sf.Offset}
-	elem := sf.Type
-	if elem.Kind() == reflect.Pointer {
-		f.ptr, elem = true, elem.Elem()
+	of := g.of
+	if of == nil {
+		of = (*field).of
 	}
-	if f.typ = goTypeOf(elem); f.typ == 0 {
-		return f, false, fmt.Errorf("tag %s: type %s cannot be a column: use %s", quoted, sf.Type, supported)
+	elem, err := of(&f, sf.Type)
+	if err != nil {
+		return f, false, fmt.Errorf("tag %s: %w", quoted, err)
 	}
 	for _, o := range splitOptions(options) {
-		switch {
-		case o == "key" && g.private:
+		known := slices.Contains(g.options, strings.SplitAfter(o, "=")[0])
+		switch from, isFrom := strings.CutPrefix(o, "from="); {
+		case o == "null" && known:
+			f.ptr = true
+		case isFrom && known && f.key && from != "":
+			f.from = from
+		case o == "key" && known:
 			f.key = true
-		case o == "date" && f.typ == goTime:
+		case o == "date" && known && f.typ == goTime:
 			f.typ = goDate
-		case o == "date":
+		case o == "date" && known:
 			return f, false, fmt.Errorf("tag %s: option date needs a time.Time, not %s", quoted, sf.Type)
 		default:
 			return f, false, fmt.Errorf("tag %s: unknown option %q: there is %s", quoted, o, strings.Join(g.options, " and "))
@@ -169,6 +185,18 @@ func (g tags) field(sf reflect.StructField) (f field, skip bool, err error) {
 	return f, false, nil
 }
 
+// of says what a field of a type is.
+func (f *field) of(t reflect.Type) (elem reflect.Type, err error) {
+	elem = t
+	if elem.Kind() == reflect.Pointer {
+		f.ptr, elem = true, elem.Elem()
+	}
+	if f.typ = goTypeOf(elem); f.typ == 0 {
+		return nil, fmt.Errorf("type %s cannot be a column: use %s", t, supported)
+	}
+	return elem, nil
+}
+
 func splitOptions(s string) []string {
 	if s == "" {
 		return nil
@@ -177,8 +205,13 @@ func splitOptions(s string) []string {
 }
 
 func goTypeOf(t reflect.Type) goType {
-	if t == timeType {
+	switch t {
+	case timeType:
 		return goTime
+	case microsType:
+		return goMicros
+	case daysType:
+		return goDays
 	}
 	switch t.Kind() {
 	case reflect.Bool:

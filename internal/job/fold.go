@@ -66,8 +66,8 @@ func (f Fold[E, S]) Open(o Options) (Runner, error) {
 		return nil, err
 	}
 	r := &foldRunner[E, S]{
-		fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t, row), states: newStates[S](o.Bucket != nil, f.Version != nil),
-		fresh: make([]S, blockRows), versions: make([]int64, blockRows),
+		fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t, row), states: &states[S]{keys: newKeys(o.Bucket != nil, f.Version != nil)},
+		fresh: make([]S, blockRows), versions: make([]int64, blockRows), hidden: newHidden(t),
 	}
 	r.found.slots = make([]codes, o.Slots)
 	if o.Bucket != nil {
@@ -102,6 +102,8 @@ type foldRunner[E, S any] struct {
 
 	before       S
 	key, scratch []byte
+	applied      int64
+	hidden       hidden
 	order        []sorted // of drained states, once draining began
 }
 
@@ -132,6 +134,7 @@ func (r *foldRunner[E, S]) apply(b block[E], out *Outcome) error {
 		slices.SortFunc(found, func(a, b Failure) int { return cmp.Compare(a.Row, b.Row) })
 	}
 	r.detach()
+	r.applied += int64(len(r.live))
 	return nil
 }
 

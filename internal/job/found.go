@@ -82,7 +82,7 @@ func (r *foldRunner[E, S]) find(b block[E], out *Outcome) {
 	}
 	r.live = r.live[:kept]
 	if unknown > 0 {
-		r.states.touchKeys(f, kept)
+		r.states.touch(f, kept)
 		for n, i := range r.live {
 			if f.ids[n] == none {
 				if f.ids[n] = r.states.find(b.slot(int(i)), f.key(n), f.hashes[n]); f.cells[n] != nil {
@@ -125,8 +125,8 @@ func (d *dictionary) codeOf(c *record.Column, row int32, v string) (uint32, bool
 	return code, len(of) == len(v) && unsafe.StringData(of) == unsafe.StringData(v)
 }
 
-// touchKeys and touchStates bring what is needed next into the cache. Loads that do not wait for each other overlap.
-func (s *states[S]) touchKeys(f *found, n int) {
+// touch and touchStates bring what is needed next into the cache. Loads that do not wait for each other overlap.
+func (s *keys) touch(f *found, n int) {
 	mask, sum := uint64(len(s.index)-1), uint64(0)
 	for i, h := range f.hashes[:n] {
 		if f.ids[i] == none {
@@ -139,7 +139,7 @@ func (s *states[S]) touchKeys(f *found, n int) {
 		}
 		if at := s.index[h&mask]; at != 0 {
 			if e := &s.entries[at-1]; e.keyLen > 0 {
-				sum += uint64(s.keys[e.key])
+				sum += uint64(s.text[e.key])
 			}
 		}
 	}

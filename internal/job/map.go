@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -70,6 +71,9 @@ type mapRunner[E, R any] struct {
 	emit     func(R)
 	emitted  []R // of one event
 	scratch  []byte
+
+	held  int64 // bytes, but for what slots grew by since Size was asked
+	grown []int // these slots
 }
 
 // Add implements [Runner].
@@ -140,7 +144,12 @@ func (r *mapRunner[E, R]) keep(slot int32) (unfit, err error) {
 		if to < 0 || to >= len(r.slots) {
 			return nil, fmt.Errorf("it belongs to slot %d of %d", to, len(r.slots))
 		}
-		if unfit := r.slots[to].add(&r.row, p); unfit != nil {
+		l := &r.slots[to]
+		if !l.grown {
+			l.grown = true
+			r.grown = append(r.grown, to)
+		}
+		if unfit := l.add(&r.row, p); unfit != nil {
 			r.takeBack(slot, n)
 			return unfit, nil
 		}
@@ -214,14 +223,27 @@ func (r *mapRunner[E, R]) Restore(src io.Reader) error {
 			if readBatch(in, b); in.Err() != nil {
 				return in.Err()
 			}
-			r.slots[i].chunks = append(r.slots[i].chunks, b)
+			l := &r.slots[i]
+			if n := len(l.chunks); n > 0 {
+				l.full += batchSize(l.chunks[n-1])
+			}
+			l.chunks = append(l.chunks, b)
+		}
+		if len(r.slots[i].chunks) > 0 {
+			r.slots[i].grown = true
+			r.grown = append(r.grown, i)
 		}
 	}
 	return in.End()
 }
 
 // rowList holds rows as columns, in chunks of listRows (the last may be shorter), so that rows never move.
-type rowList struct{ chunks []*record.Batch }
+type rowList struct {
+	chunks []*record.Batch
+	grown  bool
+	full   int64 // bytes of the chunks but for the last
+	held   int64 // bytes that the runner has counted
+}
 
 const (
 	listBits = 13
@@ -229,10 +251,32 @@ const (
 )
 
 func (l *rowList) add(t *rowType, p unsafe.Pointer) error {
-	if n := len(l.chunks); n == 0 || l.chunks[n-1].Len == listRows {
+	switch n := len(l.chunks); {
+	case n == 0:
 		l.chunks = append(l.chunks, newBatch(t.fields))
+	case l.chunks[n-1].Len == listRows:
+		l.full += batchSize(l.chunks[n-1])
+		l.chunks = append(l.chunks, likeBatch(l.chunks[n-1]))
 	}
 	return t.appendTo(l.chunks[len(l.chunks)-1], p)
+}
+
+// likeBatch returns an empty batch with room for as much as b holds, and a little more.
+func likeBatch(b *record.Batch) *record.Batch {
+	out := &record.Batch{Columns: make([]record.Column, len(b.Columns))}
+	for i := range b.Columns {
+		from, to := &b.Columns[i], &out.Columns[i]
+		switch to.Kind = from.Kind; from.Kind {
+		case record.Float64:
+			to.Float64s = make([]float64, 0, b.Len)
+		case record.String:
+			to.Strings.Offsets = make([]uint32, 0, b.Len+1)
+			to.Strings.Data = make([]byte, 0, len(from.Strings.Data)+len(from.Strings.Data)/16)
+		default:
+			to.Int64s = make([]int64, 0, b.Len)
+		}
+	}
+	return out
 }
 
 func (l *rowList) removeLast() {
@@ -240,29 +284,59 @@ func (l *rowList) removeLast() {
 	if l.chunks[last].Len == 0 { // opened for a row that did not fit
 		l.chunks = l.chunks[:last]
 		last--
+		l.full -= batchSize(l.chunks[last])
 	}
 	truncate(l.chunks[last], l.chunks[last].Len-1)
 }
 
-// sorted returns the numbers of all rows by key; rows with equal keys in the order in which they were added.
+// sorted returns the numbers of all rows by key; rows with equal keys in the order in which they were added. The first bytes of
+// their first key column spare most looks at the rows.
 func (l *rowList) sorted(by []comparer) []int32 {
-	var order []int32
+	type place struct {
+		prefix uint64
+		row    int32
+	}
+	var places []place
+	if n := len(l.chunks); n > 0 {
+		places = make([]place, 0, (n-1)<<listBits+l.chunks[n-1].Len)
+	}
 	for c, b := range l.chunks {
 		for i := range b.Len {
-			order = append(order, int32(c<<listBits|i))
+			p := place{row: int32(c<<listBits | i)}
+			if len(by) > 0 {
+				p.prefix = prefixOf(&b.Columns[0], i)
+			}
+			places = append(places, p)
 		}
 	}
-	slices.SortFunc(order, func(x, y int32) int {
-		a, i := l.chunks[x>>listBits], int(x&(listRows-1))
-		b, j := l.chunks[y>>listBits], int(y&(listRows-1))
+	slices.SortFunc(places, func(x, y place) int {
+		if x.prefix != y.prefix {
+			return cmp.Compare(x.prefix, y.prefix)
+		}
+		a, i := l.chunks[x.row>>listBits], int(x.row&(listRows-1))
+		b, j := l.chunks[y.row>>listBits], int(y.row&(listRows-1))
 		for _, compare := range by {
 			if c := compare(a, i, b, j); c != 0 {
 				return c
 			}
 		}
-		return cmp.Compare(x, y)
+		return cmp.Compare(x.row, y.row)
 	})
+	order := make([]int32, len(places))
+	for i, p := range places {
+		order[i] = p.row
+	}
 	return order
+}
+
+// prefixOf is never greater for a lesser value of a key column.
+func prefixOf(c *record.Column, row int) uint64 {
+	if c.Kind != record.String {
+		return uint64(c.Int64s[row]) ^ 1<<63 //nolint:gosec // its bits
+	}
+	var first [8]byte
+	copy(first[:], c.Strings.At(row))
+	return binary.BigEndian.Uint64(first[:])
 }
 
 // gather appends column c of the given rows to out.

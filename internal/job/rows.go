@@ -36,21 +36,27 @@ func rowTypeOf(t reflect.Type) (rowType, error) {
 // appendTo adds the row at p to b, whose columns are those of the row.
 func (t *rowType) appendTo(b *record.Batch, p unsafe.Pointer) error {
 	for i := range t.fields {
-		f, c := &t.fields[i], &b.Columns[i]
-		at := unsafe.Add(p, f.offset)
-		if f.ptr {
-			extendNulls(c, b.Len)
-			if at = *(*unsafe.Pointer)(at); at == nil {
-				appendNull(c, b.Len)
-				continue
-			}
-		}
-		if err := f.appendValue(c, at); err != nil {
+		if err := t.fields[i].appendTo(&b.Columns[i], b.Len, unsafe.Add(p, t.fields[i].offset)); err != nil {
 			truncate(b, b.Len) // the columns before this one have the row already
-			return fmt.Errorf("field %s: %w", f.name, err)
+			return err
 		}
 	}
 	b.Len++
+	return nil
+}
+
+// appendTo adds the value of a field at a place to c as row n.
+func (f *field) appendTo(c *record.Column, n int, at unsafe.Pointer) error {
+	if f.ptr {
+		extendNulls(c, n)
+		if at = *(*unsafe.Pointer)(at); at == nil {
+			appendNull(c, n)
+			return nil
+		}
+	}
+	if err := f.appendValue(c, at); err != nil {
+		return fmt.Errorf("field %s: %w", f.name, err)
+	}
 	return nil
 }
 
@@ -58,7 +64,7 @@ func (f *field) appendValue(c *record.Column, at unsafe.Pointer) error {
 	switch f.typ {
 	case goBool:
 		c.Int64s = append(c.Int64s, int64(boolByte(*(*bool)(at))))
-	case goInt64:
+	case goInt64, goMicros, goDays:
 		c.Int64s = append(c.Int64s, *(*int64)(at))
 	case goInt32:
 		c.Int64s = append(c.Int64s, int64(*(*int32)(at)))
@@ -164,7 +170,7 @@ func (t *rowType) appendKey(dst []byte, p unsafe.Pointer) ([]byte, error) {
 		switch f.typ {
 		case goBool:
 			dst = append(dst, boolByte(*(*bool)(at)))
-		case goInt64:
+		case goInt64, goMicros, goDays:
 			dst = appendOrdered(dst, *(*int64)(at))
 		case goInt32:
 			dst = appendOrdered(dst, int64(*(*int32)(at)))
@@ -188,6 +194,9 @@ func (t *rowType) appendKey(dst []byte, p unsafe.Pointer) ([]byte, error) {
 func appendOrdered(dst []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(v)^1<<63)
 }
+
+// ordered is what appendOrdered wrote at the beginning of a key.
+func ordered(key []byte) int64 { return int64(binary.BigEndian.Uint64(key) ^ 1<<63) }
 
 // appendKeyString ends a string with 0 0 and writes a zero byte in it as 0 255, so that none is the beginning of another. The
 // last of a key needs no end.

@@ -10,13 +10,18 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// states holds the states of a fold by slot and key, in the order in which the keys came.
+// states holds the states of a fold by their keys.
 type states[S any] struct {
+	keys
+	chunks [][]S // of chunkStates each, so that states never move
+}
+
+// keys numbers the keys of a fold, in each slot, in the order in which they came.
+type keys struct {
 	// bucketed: a key belongs to one slot, which is not known when it is looked up.
 	bucketed bool
 	entries  []entry
-	chunks   [][]S // of chunkStates each, so that states never move
-	keys     []byte
+	text     []byte
 	index    []uint32 // open addressing: 1 + id, or 0
 	versions []int64  // nil without a version guard
 	sum      uint64   // means nothing: it is what memory is read for ahead of time
@@ -24,7 +29,7 @@ type states[S any] struct {
 
 type entry struct {
 	hash   uint64
-	key    int // where it begins in keys
+	key    int // where it begins in text
 	keyLen uint32
 	slot   int32
 }
@@ -35,8 +40,8 @@ const (
 	none        = ^uint32(0)
 )
 
-func newStates[S any](bucketed, versioned bool) *states[S] {
-	s := &states[S]{bucketed: bucketed, index: make([]uint32, 64)}
+func newKeys(bucketed, versioned bool) keys {
+	s := keys{bucketed: bucketed, index: make([]uint32, 64)}
 	if versioned {
 		s.versions = []int64{}
 	}
@@ -44,7 +49,7 @@ func newStates[S any](bucketed, versioned bool) *states[S] {
 }
 
 // version is that of the last event applied to a key, 0 without a version guard.
-func (s *states[S]) version(id uint32) int64 {
+func (s *keys) version(id uint32) int64 {
 	if s.versions == nil {
 		return 0
 	}
@@ -53,12 +58,12 @@ func (s *states[S]) version(id uint32) int64 {
 
 func (s *states[S]) at(id uint32) *S { return &s.chunks[id>>chunkBits][id&(chunkStates-1)] }
 
-func (s *states[S]) key(id uint32) []byte {
+func (s *keys) key(id uint32) []byte {
 	e := &s.entries[id]
-	return s.keys[e.key : e.key+int(e.keyLen)]
+	return s.text[e.key : e.key+int(e.keyLen)]
 }
 
-func (s *states[S]) hash(slot int32, key []byte) uint64 {
+func (s *keys) hash(slot int32, key []byte) uint64 {
 	h := xxh3.Hash(key)
 	if !s.bucketed {
 		h ^= uint64(slot) * 0x9E3779B97F4A7C15
@@ -66,8 +71,8 @@ func (s *states[S]) hash(slot int32, key []byte) uint64 {
 	return h
 }
 
-// find returns the id of a key's state, or none. The key's hash is that of [states.hash].
-func (s *states[S]) find(slot int32, key []byte, hash uint64) uint32 {
+// find returns the id of a key, or none. Its hash is that of [keys.hash].
+func (s *keys) find(slot int32, key []byte, hash uint64) uint32 {
 	mask := uint64(len(s.index) - 1)
 	for at := hash & mask; s.index[at] != 0; at = (at + 1) & mask {
 		id := s.index[at] - 1
@@ -78,8 +83,8 @@ func (s *states[S]) find(slot int32, key []byte, hash uint64) uint32 {
 	return none
 }
 
-// insert adds the state of a key that find did not find.
-func (s *states[S]) insert(hash uint64, slot int32, key []byte, state S) uint32 {
+// add numbers a key that find did not find.
+func (s *keys) add(hash uint64, slot int32, key []byte) uint32 {
 	if len(s.entries)*2 >= len(s.index) {
 		s.index = make([]uint32, 2*len(s.index))
 		for id := range s.entries {
@@ -87,20 +92,26 @@ func (s *states[S]) insert(hash uint64, slot int32, key []byte, state S) uint32 
 		}
 	}
 	id := uint32(len(s.entries))
-	s.entries = append(s.entries, entry{hash: hash, key: len(s.keys), keyLen: uint32(len(key)), slot: slot})
-	s.keys = append(s.keys, key...)
+	s.entries = append(s.entries, entry{hash: hash, key: len(s.text), keyLen: uint32(len(key)), slot: slot})
+	s.text = append(s.text, key...)
 	if s.versions != nil {
 		s.versions = append(s.versions, 0)
 	}
-	if id>>chunkBits == uint32(len(s.chunks)) {
-		s.chunks = append(s.chunks, make([]S, chunkStates))
-	}
-	*s.at(id) = state
 	s.put(hash, id)
 	return id
 }
 
-func (s *states[S]) put(hash uint64, id uint32) {
+// insert adds the state of a key that find did not find.
+func (s *states[S]) insert(hash uint64, slot int32, key []byte, state S) uint32 {
+	id := s.add(hash, slot, key)
+	if id>>chunkBits == uint32(len(s.chunks)) {
+		s.chunks = append(s.chunks, make([]S, chunkStates))
+	}
+	*s.at(id) = state
+	return id
+}
+
+func (s *keys) put(hash uint64, id uint32) {
 	mask := uint64(len(s.index) - 1)
 	at := hash & mask
 	for s.index[at] != 0 {
@@ -109,28 +120,50 @@ func (s *states[S]) put(hash uint64, id uint32) {
 	s.index[at] = id + 1
 }
 
-// sorted is a state's place in the order of output. The first bytes of its key spare most looks at the key itself.
+// sorted is a key's place in the order of output. Some bytes of it, behind those that all keys begin with, spare most looks at the key itself.
 type sorted struct {
 	prefix uint64
 	slot   int32
 	id     uint32
 }
 
-// sorted returns all states by slot, then key. It is never nil.
-func (s *states[S]) sorted() []sorted {
+// sorted returns all keys by slot, then key. It is never nil.
+func (s *keys) sorted() []sorted {
 	out := make([]sorted, len(s.entries))
+	same := 0
+	if len(s.entries) > 0 {
+		first := s.key(0)
+		same = len(first)
+		for id := range s.entries {
+			same = common(first[:same], s.key(uint32(id)))
+		}
+	}
 	for id := range s.entries {
-		var first [8]byte
-		copy(first[:], s.key(uint32(id)))
-		out[id] = sorted{binary.BigEndian.Uint64(first[:]), s.entries[id].slot, uint32(id)}
+		var part [8]byte
+		copy(part[:], s.key(uint32(id))[same:])
+		out[id] = sorted{binary.BigEndian.Uint64(part[:]), s.entries[id].slot, uint32(id)}
 	}
 	slices.SortFunc(out, func(a, b sorted) int {
-		if c := cmp.Or(cmp.Compare(a.slot, b.slot), cmp.Compare(a.prefix, b.prefix)); c != 0 {
-			return c
+		switch {
+		case a.slot != b.slot:
+			return cmp.Compare(a.slot, b.slot)
+		case a.prefix != b.prefix:
+			return cmp.Compare(a.prefix, b.prefix)
 		}
 		return bytes.Compare(s.key(a.id), s.key(b.id))
 	})
 	return out
+}
+
+// common is how many bytes a and b have in common at their beginnings.
+func common(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
 }
 
 // ofSlot returns the part of a sorted list that is a slot's.

@@ -48,6 +48,9 @@ type Runner interface {
 	// Drain yields the rows of a slot, sorted by key, in batches of bounded size that are valid during the call. It ends with
 	// yield's first error. A slot can be drained once; after the first Drain nothing can be added.
 	Drain(slot int, yield func(*record.Batch) error) error
+	// Size is about the memory in bytes that the computation holds: of what is behind maps, slices and strings of states it is an estimate. It is
+	// cheap to ask after each Add.
+	Size() int64
 	// Snapshot writes what the computation holds, the same bytes for the same state. Restore, on a new
 	// runner of the same transform and options, takes it back; r must end where the snapshot ends.
 	Snapshot(w io.Writer) error

@@ -72,6 +72,7 @@ func (idleRunner) Add(_ *record.Batch, rows, _ []int32, out *job.Outcome) error 
 	out.Applied += int64(len(rows))
 	return nil
 }
+func (idleRunner) Size() int64                                { return 0 }
 func (idleRunner) Drain(int, func(*record.Batch) error) error { return nil }
 func (idleRunner) Snapshot(io.Writer) error                   { return nil }
 func (idleRunner) Restore(io.Reader) error                    { return nil }

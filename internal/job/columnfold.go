@@ -1,0 +1,634 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"hindcast/internal/job/wire"
+	"hindcast/internal/record"
+)
+
+// ColumnFold is a [Fold] over columns: the same rows for several times the speed, where a job needs that. E is a struct of the columns of events, S one of the
+// columns of the state, which has a value for each group, that is, for each key of a partition. See the package comment.
+type ColumnFold[E, S any] struct {
+	// Where, if set, says whether the event in a row of e counts.
+	Where func(e *E, row int32) bool
+	// Apply adds events to their groups, in the order of the log. A panic in it voids the run, since groups may be half changed: it names
+	// the offsets of the events that it was given.
+	Apply func(s *S, e *E, events []Event)
+	// Finish, if set, completes the rows of all groups after the last event.
+	Finish func(s *S)
+	// Version, if set, is the column of events, an int64, that guards each key as [Fold.Version] does.
+	Version string
+}
+
+// Event is where an event lies: its row in the columns of events, and its group in those of the state.
+type Event struct{ Row, Group int32 }
+
+// Key marks a key column in the state of a [ColumnFold]. Its values are those of the events' column of the same name, or of that in the tag's option
+// from, as `row:"owner,from=account_id"`. A null in it that Where lets pass makes the event a dead letter.
+type Key struct{}
+
+var keyType = reflect.TypeFor[Key]()
+
+// stateTags are those of a struct of columns of states.
+var stateTags = tags{tag: "row", private: true, options: []string{"from=", "date"}, of: func(f *field, t reflect.Type) (reflect.Type, error) {
+	if t == keyType {
+		f.key = true
+		return t, nil
+	}
+	if t.Kind() != reflect.Slice {
+		return nil, fmt.Errorf("type %s has no place for a value a group: use a slice, as []int64, or job.Key for a column of the key", t)
+	}
+	return f.of(t.Elem())
+}}
+
+// columnTypes are what a column fold reads and writes.
+type columnTypes struct {
+	name         string // of the state
+	events, rows []field
+	keys         []int // the events' columns that are the key
+	version      int   // that of the version, or -1
+}
+
+func (f ColumnFold[E, S]) types() (t columnTypes, err error) {
+	state := reflect.TypeFor[S]()
+	t = columnTypes{name: typeName(state), version: -1}
+	var errs [3]error
+	t.events, errs[0] = columnTags.fields(reflect.TypeFor[E]())
+	if t.rows, errs[1] = stateTags.fields(state); errs[1] == nil && len(t.rows) == 0 {
+		errs[1] = fmt.Errorf("%s has no column: tag its fields, as `row:\"units\"`", t.name)
+	}
+	if f.Apply == nil {
+		errs[2] = errors.New("fold has no Apply: say what events add to their groups")
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return t, err
+	}
+	var bad []error
+	for i := range t.rows {
+		row := &t.rows[i]
+		if !row.key {
+			continue
+		}
+		if row.from == "" {
+			row.from = row.column
+		}
+		at := schemaOf(t.events).Index(row.from)
+		switch {
+		case at < 0:
+			bad = append(bad, fmt.Errorf("field %s: %s has no column %s to be the key: add a field for it, or name another with the option from=",
+				row.name, typeName(reflect.TypeFor[E]()), row.from))
+			continue
+		case t.events[at].typ == goFloat64:
+			bad = append(bad, fmt.Errorf("field %s: a float cannot be a key: round it to an integer of a fixed unit", row.name))
+		}
+		row.typ = t.events[at].typ
+		t.keys = append(t.keys, at)
+	}
+	for sf := range state.Fields() {
+		if sf.Tag.Get("row") == "-" && sf.Type.Kind() != reflect.Slice {
+			bad = append(bad, fmt.Errorf("field %s.%s: private state has a value a group: make it []%s", t.name, sf.Name, sf.Type))
+		}
+	}
+	if f.Version != "" {
+		t.version = schemaOf(t.events).Index(f.Version)
+		if t.version < 0 || t.events[t.version].typ != goInt64 || t.events[t.version].ptr {
+			bad = append(bad, fmt.Errorf("version: %s has no int64 column %s without null: the guard compares versions as integers", typeName(reflect.TypeFor[E]()), f.Version))
+		}
+	}
+	return t, errors.Join(bad...)
+}
+
+// Shape implements [Transform].
+func (f ColumnFold[E, S]) Shape() (Shape, error) {
+	t, err := f.types()
+	if err != nil {
+		return Shape{}, err
+	}
+	return Shape{
+		Events: schemaOf(t.events), Rows: schemaOf(t.rows), Keys: len(t.keys),
+		OneRowPerKey: true, Versioned: f.Version != "",
+	}, nil
+}
+
+// Open implements [Transform].
+func (f ColumnFold[E, S]) Open(o Options) (Runner, error) {
+	t, err := f.types()
+	if err != nil {
+		return nil, err
+	}
+	r := &columnRunner[E, S]{
+		spec: f, types: t, slots: o.Slots, events: new(E), state: new(S), keys: newKeys(o.Bucket != nil, f.Version != ""),
+	}
+	events := reflect.ValueOf(r.events).Elem()
+	for _, v := range events.Fields() {
+		r.in = append(r.in, v.Addr().Interface().(column))
+	}
+	r.columns = stateColumns(reflect.ValueOf(r.state).Elem(), t.rows)
+	r.found.slots = make([]codes, o.Slots)
+	if o.Bucket != nil {
+		r.bucket, r.bucketBy, r.found.slots = o.Bucket, o.BucketColumn, make([]codes, 1)
+		if r.bucketBy < 0 || r.bucketBy >= len(t.keys) {
+			return nil, fmt.Errorf("bucket column %d is not one of the %d key columns of %s", o.BucketColumn, len(t.keys), t.name)
+		}
+		if k := &t.rows[r.bucketBy]; k.typ != goString && k.typ != goInt64 {
+			return nil, fmt.Errorf("field %s: a %s cannot decide buckets: use a string or an integer", k.name, k.kind())
+		}
+	}
+	return r, nil
+}
+
+// stateColumn is a column of the state: a slice with a value a group.
+type stateColumn struct {
+	name     string
+	slice    reflect.Value
+	at       unsafe.Pointer // of the slice
+	size     uintptr        // of a value
+	field    *field         // nil: private
+	to       int            // the column of rows
+	borrowed bool           // a value may point into a dictionary's text
+	hidden   hidden
+}
+
+func stateColumns(state reflect.Value, rows []field) []stateColumn {
+	var out []stateColumn
+	for sf, v := range state.Fields() {
+		if sf.Type == keyType {
+			continue
+		}
+		elem := sf.Type.Elem()
+		c := stateColumn{name: typeName(state.Type()) + "." + sf.Name, slice: v, at: v.Addr().UnsafePointer(), size: elem.Size(), hidden: newHidden(elem)}
+		if i := slices.IndexFunc(rows, func(f field) bool { return !f.key && f.name == c.name }); i >= 0 {
+			c.field, c.to = &rows[i], i
+			c.borrowed = c.field.ptr || c.field.typ == goString
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (c *stateColumn) len() int { return len(*(*[]struct{})(c.at)) }
+
+// value is where the value of a group lies, which must be there.
+func (c *stateColumn) value(group uint32) unsafe.Pointer {
+	return unsafe.Add(*(*unsafe.Pointer)(c.at), uintptr(group)*c.size)
+}
+
+type columnRunner[E, S any] struct {
+	spec     ColumnFold[E, S]
+	types    columnTypes
+	slots    int
+	bucket   func([]byte) int
+	bucketBy int
+
+	in      []column // the fields of events
+	events  *E
+	columns []stateColumn // the fields of state but for keys
+	state   *S
+	keys    keys
+	found   found
+
+	strict  []int // columns of the batch that must not have nulls there, and have some
+	live    []int32
+	place   []int32 // the slots of those that are live
+	taken   []Event
+	scratch []byte
+	applied int64
+	order   []sorted // of drained groups, once draining began
+}
+
+// Add implements [Runner].
+func (r *columnRunner[E, S]) Add(b *record.Batch, rows, slots []int32, out *Outcome) error {
+	if r.order != nil {
+		return errDrained
+	}
+	if err := checkColumns(b, r.types.events); err != nil || len(rows) == 0 {
+		return err
+	}
+	r.strict = r.strict[:0]
+	for i := range r.in {
+		r.in[i].set(&b.Columns[i], len(rows))
+		if b.Columns[i].Nulls != nil && (!r.types.events[i].ptr || slices.Contains(r.types.keys, i)) {
+			r.strict = append(r.strict, i)
+		}
+	}
+	r.taken = r.taken[:0]
+	for len(rows) > 0 {
+		n := min(blockRows, len(rows))
+		some := block[E]{batch: b, rows: rows[:n]}
+		if rows = rows[n:]; slots != nil {
+			some.slots, slots = slots[:n], slots[n:]
+		}
+		if err := r.group(some, out); err != nil {
+			return err
+		}
+	}
+	if len(r.taken) == 0 {
+		return nil
+	}
+	r.grow()
+	if err := r.apply(b); err != nil {
+		return &Failure{r.taken[0].Row, err}
+	}
+	out.Applied += int64(len(r.taken))
+	r.applied += int64(len(r.taken))
+	r.detach()
+	return nil
+}
+
+// group finds the groups of a block's events, or makes them.
+func (r *columnRunner[E, S]) group(b block[E], out *Outcome) error {
+	r.live, r.place = r.live[:0], r.place[:0]
+	for next := 0; next < len(b.rows); {
+		next = r.ask(b, next, out)
+	}
+	r.look(b.batch)
+	versions := []int64(nil)
+	if r.types.version >= 0 {
+		versions = b.batch.Columns[r.types.version].Int64s
+	}
+	f := &r.found
+	for n, row := range r.live {
+		id := f.ids[n]
+		if cell := f.cells[n]; id == none && cell != nil {
+			id = *cell - 1
+		}
+		if id == none {
+			id = r.keys.find(r.place[n], f.key(n), f.hashes[n])
+		}
+		fresh := id == none
+		if fresh {
+			var err error
+			if id, err = r.add(b.batch, n); err != nil {
+				return &Failure{row, err}
+			}
+		}
+		if cell := f.cells[n]; cell != nil {
+			*cell = id + 1
+		}
+		if versions != nil {
+			if !fresh && versions[row] <= r.keys.versions[id] {
+				out.Stale++
+				continue
+			}
+			r.keys.versions[id] = versions[row]
+		}
+		r.taken = append(r.taken, Event{row, int32(id)}) //nolint:gosec // add keeps it to 31 bits
+	}
+	return nil
+}
+
+// ask asks which events from number i on count, to the end or the first panic of Where. It returns the number of the next.
+func (r *columnRunner[E, S]) ask(b block[E], i int, out *Outcome) (next int) {
+	if r.spec.Where == nil && len(r.strict) == 0 {
+		r.live = append(r.live, b.rows...)
+		for n := range b.rows {
+			r.place = append(r.place, b.slot(n))
+		}
+		return len(b.rows)
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			next = i + 1
+			out.Failures = append(out.Failures, Failure{b.rows[i], panicError("Where", v)})
+		}
+	}()
+	for ; i < len(b.rows); i++ {
+		row := b.rows[i]
+		if err := r.unfit(b.batch, row, false); err != nil {
+			out.Failures = append(out.Failures, Failure{row, err})
+			continue
+		}
+		if r.spec.Where != nil && !r.spec.Where(r.events, row) {
+			out.Filtered++
+			continue
+		}
+		if err := r.unfit(b.batch, row, true); err != nil {
+			out.Failures = append(out.Failures, Failure{row, err})
+			continue
+		}
+		r.live, r.place = append(r.live, row), append(r.place, b.slot(i))
+	}
+	return i
+}
+
+// unfit says which null an event has where none can be: outside key columns that may have some, or in these.
+func (r *columnRunner[E, S]) unfit(b *record.Batch, row int32, keys bool) error {
+	for _, i := range r.strict {
+		f := &r.types.events[i]
+		if f.ptr != keys || !b.Columns[i].Nulls.Get(int(row)) {
+			continue
+		}
+		if keys {
+			return fmt.Errorf("column %s is null, which a key column cannot be: have Where leave such events out", f.column)
+		}
+		return fmt.Errorf("column %s is null, which field %s cannot hold: give its tag the option null if that is allowed", f.column, f.name)
+	}
+	return nil
+}
+
+// look looks up the groups of the live events.
+func (r *columnRunner[E, S]) look(b *record.Batch) {
+	f := &r.found
+	f.keys = f.keys[:0]
+	var d *dictionary
+	var by []uint32
+	if len(r.types.keys) == 1 {
+		if text, ok := r.in[r.types.keys[0]].(*Text); ok && text.dict.active {
+			d, by = &text.dict, text.from.Strings.Codes
+		}
+	}
+	unknown := 0
+	for n, row := range r.live {
+		f.cells[n], f.ids[n], f.ends[n+1] = nil, none, f.ends[n]
+		slot := r.place[n]
+		if d != nil && uint(slot) < uint(len(f.slots)) {
+			cell := f.cell(d, slot, by[row])
+			f.cells[n], f.ids[n] = cell, *cell-1 // 0 - 1 is none
+		}
+		if f.ids[n] != none {
+			continue
+		}
+		for k, i := range r.types.keys {
+			f.keys = appendColumnKey(f.keys, &b.Columns[i], int(row), k == len(r.types.keys)-1)
+		}
+		f.ends[n+1] = len(f.keys)
+		f.hashes[n] = r.keys.hash(slot, f.key(n))
+		unknown++
+	}
+	if unknown > 0 {
+		r.keys.touch(f, len(r.live))
+	}
+}
+
+// appendColumnKey adds the value of a row to an encoded key, as [rowType.appendKey] does.
+func appendColumnKey(dst []byte, c *record.Column, row int, last bool) []byte {
+	switch c.Kind {
+	case record.String:
+		v := c.Strings.At(row)
+		return appendKeyString(dst, unsafe.String(unsafe.SliceData(v), len(v)), last)
+	case record.Bool:
+		return append(dst, byte(c.Int64s[row]))
+	default:
+		return appendOrdered(dst, c.Int64s[row])
+	}
+}
+
+const mostGroups = 1<<31 - 1
+
+// add makes the group of the nth live event.
+func (r *columnRunner[E, S]) add(b *record.Batch, n int) (uint32, error) {
+	slot := r.place[n]
+	if r.bucket != nil {
+		c, row := &b.Columns[r.types.keys[r.bucketBy]], int(r.live[n])
+		if c.Kind == record.String {
+			r.scratch = append(r.scratch[:0], c.Strings.At(row)...)
+		} else {
+			r.scratch = strconv.AppendInt(r.scratch[:0], c.Int64s[row], 10)
+		}
+		slot = int32(r.bucket(r.scratch))
+	}
+	if slot < 0 || int(slot) >= r.slots {
+		return none, fmt.Errorf("it belongs to slot %d of %d", slot, r.slots)
+	}
+	if len(r.keys.entries) == mostGroups {
+		return none, fmt.Errorf("a worker has more than %d groups: give it smaller shards", mostGroups)
+	}
+	return r.keys.add(r.found.hashes[n], slot, r.found.key(n)), nil
+}
+
+// grow gives each group its values.
+func (r *columnRunner[E, S]) grow() {
+	n := len(r.keys.entries)
+	for i := range r.columns {
+		c := &r.columns[i]
+		if have := c.len(); have < n {
+			c.slice.Grow(n - have)
+			c.slice.SetLen(n)
+		}
+	}
+}
+
+// apply applies the events that were taken.
+func (r *columnRunner[E, S]) apply(b *record.Batch) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: it was given %d events%s, whose groups may be half changed", panicError("Apply", v), len(r.taken), r.span(b))
+		}
+	}()
+	r.spec.Apply(r.state, r.events, r.taken)
+	return r.whole("Apply")
+}
+
+// span says where the events that were taken lie in the log.
+func (r *columnRunner[E, S]) span(b *record.Batch) string {
+	if b.Offsets == nil {
+		return ""
+	}
+	return fmt.Sprintf(" of offsets %d to %d", b.Offsets[r.taken[0].Row], b.Offsets[r.taken[len(r.taken)-1].Row])
+}
+
+// whole holds the columns of the state against the number of groups.
+func (r *columnRunner[E, S]) whole(after string) error {
+	for i := range r.columns {
+		if c := &r.columns[i]; c.len() != len(r.keys.entries) {
+			return fmt.Errorf("%s left %s with %d values for %d groups: set values, and leave the slice as it is", after, c.name, c.len(), len(r.keys.entries))
+		}
+	}
+	return nil
+}
+
+// detach copies what groups took from dictionaries, so that they do not keep them in memory.
+func (r *columnRunner[E, S]) detach() {
+	for i := range r.columns {
+		c := &r.columns[i]
+		if !c.borrowed {
+			continue
+		}
+		for _, e := range r.taken {
+			c.field.detach(c.value(uint32(e.Group)), r.lent)
+		}
+	}
+}
+
+// lent reports whether p points into the text of a dictionary.
+func (r *columnRunner[E, S]) lent(p unsafe.Pointer) bool {
+	for _, c := range r.in {
+		if t, ok := c.(*Text); ok && t.dict.active {
+			if s := spanOf(t.dict.text); s.from <= uintptr(p) && uintptr(p) < s.to {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Drain implements [Runner].
+func (r *columnRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) error {
+	if r.order == nil {
+		if err := r.finish(); err != nil {
+			return err
+		}
+		r.order = r.keys.sorted()
+	}
+	b := newBatch(r.types.rows)
+	for order := ofSlot(r.order, int32(slot)); len(order) > 0; {
+		n := min(outRows, len(order))
+		truncate(b, 0)
+		if err := r.appendRows(b, order[:n]); err != nil {
+			return err
+		}
+		if err := yield(b); err != nil {
+			return err
+		}
+		order = order[n:]
+	}
+	return nil
+}
+
+func (r *columnRunner[E, S]) finish() (err error) {
+	if r.spec.Finish == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicError("Finish", v)
+		}
+	}()
+	r.spec.Finish(r.state)
+	return r.whole("Finish")
+}
+
+// appendRows adds the rows of groups to b, a column at a time.
+func (r *columnRunner[E, S]) appendRows(b *record.Batch, order []sorted) error {
+	keys := b.Columns[:len(r.types.keys)]
+	for _, o := range order {
+		if err := appendKeyColumns(keys, r.keys.key(o.id)); err != nil {
+			return err
+		}
+	}
+	for i := range r.columns {
+		c := &r.columns[i]
+		if c.field == nil {
+			continue
+		}
+		for n, o := range order {
+			if err := c.field.appendTo(&b.Columns[c.to], n, c.value(o.id)); err != nil {
+				return fmt.Errorf("row of key %q: %w", r.keys.key(o.id), err)
+			}
+		}
+	}
+	b.Len = len(order)
+	return nil
+}
+
+// appendKeyColumns adds what an encoded key was made of to its columns.
+func appendKeyColumns(columns []record.Column, key []byte) error {
+	for i := range columns {
+		c := &columns[i]
+		switch c.Kind {
+		case record.String:
+			v := key
+			if i < len(columns)-1 {
+				v, key = cutKeyString(key)
+			}
+			if err := appendString(c, v); err != nil {
+				return fmt.Errorf("key %q: %w", v, err)
+			}
+		case record.Bool:
+			c.Int64s = append(c.Int64s, int64(key[0]))
+			key = key[1:]
+		default:
+			c.Int64s = append(c.Int64s, ordered(key))
+			key = key[8:]
+		}
+	}
+	return nil
+}
+
+// Snapshot implements [Runner].
+func (r *columnRunner[E, S]) Snapshot(dst io.Writer) error {
+	if r.order != nil {
+		return errDrained
+	}
+	var w wire.Writer
+	w.Uint(uint64(len(r.keys.entries)))
+	flush := func() error {
+		if w.Buffered() < 1<<16 {
+			return nil
+		}
+		return w.Flush(dst)
+	}
+	for id := range r.keys.entries {
+		w.Uint(uint64(r.keys.entries[id].slot))
+		w.Bytes(r.keys.key(uint32(id)))
+		w.Int(r.keys.version(uint32(id)))
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	enc := plainEncoder{w: &w}
+	for i := range r.columns {
+		for id := range r.keys.entries {
+			if enc.encode(r.columns[i].slice.Index(id)); enc.err != nil {
+				return fmt.Errorf("snapshot of %s: %w", r.columns[i].name, enc.err)
+			}
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Flush(dst)
+}
+
+// Restore implements [Runner].
+func (r *columnRunner[E, S]) Restore(src io.Reader) error {
+	in, err := wire.ReadAll(src)
+	if err != nil {
+		return err
+	}
+	for n := in.Len(); n > 0; n-- {
+		slot, key, version := in.Uint(), in.Bytes(), in.Int()
+		if in.Err() != nil || slot >= uint64(r.slots) {
+			return wire.ErrShort
+		}
+		hash := r.keys.hash(int32(slot), key)
+		if r.keys.find(int32(slot), key, hash) != none {
+			return wire.ErrShort
+		}
+		id := r.keys.add(hash, int32(slot), key)
+		if r.keys.versions != nil {
+			r.keys.versions[id] = version
+		}
+	}
+	r.grow()
+	for i := range r.columns {
+		for id := range r.keys.entries {
+			if decodePlain(in, r.columns[i].slice.Index(id)); in.Err() != nil {
+				return in.Err()
+			}
+		}
+	}
+	return in.End()
+}
+
+// cutKeyString takes the string at the beginning of an encoded key, which [appendKeyString] wrote, and returns what follows.
+func cutKeyString(key []byte) (v, rest []byte) {
+	for i := 0; i+1 < len(key); i++ {
+		if key[i] != 0 {
+			continue
+		}
+		if key[i+1] == 0 {
+			return []byte(strings.ReplaceAll(string(key[:i]), "\x00\xff", "\x00")), key[i+2:]
+		}
+		i++
+	}
+	return key, nil
+}
