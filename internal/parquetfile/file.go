@@ -158,7 +158,9 @@ func (f *File) reconcile() error {
 			if c.reason != "" {
 				continue
 			}
-			if err := f.checkChunk(c, &g.Chunks[c.leaf], g.Rows); err != nil {
+			if err := f.checkChunk(c, &g.Chunks[c.leaf], g.Rows); err != nil && c.within {
+				c.reason = err.Error() // who does not ask for it can do without
+			} else if err != nil {
 				return &Error{File: f.name, RowGroup: i, Column: c.name, Reason: err.Error()}
 			}
 		}
@@ -210,7 +212,7 @@ func (f *File) Schema() record.Schema {
 	return s
 }
 
-// Columns lists the names of all top-level columns, readable or not.
+// Columns lists the names of all columns, readable or not: those in structures by their paths, as a.b, and lists and maps as one each.
 func (f *File) Columns() []string {
 	var names []string
 	for i := range f.columns {
@@ -229,9 +231,9 @@ func (f *File) WithRules(rules map[string]Rule) (*File, error) {
 	return &ruled, nil
 }
 
-// Stored describes how a column is stored, whether or not it can be read. It is not ok for nested columns and those that are not there.
+// Stored describes how a column is stored, whether or not it can be read. It is not ok for lists, maps, structures and what is not there.
 func (f *File) Stored(name string) (s Stored, ok bool) {
-	i := slices.IndexFunc(f.columns, func(c field) bool { return c.name == name })
+	i := f.index(name)
 	if i < 0 || f.columns[i].nested {
 		return Stored{}, false
 	}
@@ -252,15 +254,33 @@ func (f *File) Column(name string) (record.Field, error) {
 }
 
 func (f *File) column(name string) (*field, error) {
-	i := slices.IndexFunc(f.columns, func(c field) bool { return c.name == name })
-	if i < 0 {
-		reason := "the file has no such column; it has " + strings.Join(f.Columns(), ", ")
-		return nil, &Error{File: f.name, RowGroup: -1, Column: name, Reason: reason}
+	i := f.index(name)
+	if i >= 0 && f.columns[i].reason == "" {
+		return &f.columns[i], nil
 	}
-	if c := &f.columns[i]; c.reason == "" {
-		return c, nil
+	e := &Error{File: f.name, RowGroup: -1, Column: name}
+	switch inside := f.inside(name); {
+	case i >= 0:
+		e.Reason = f.columns[i].reason
+	case inside >= 0:
+		e.Reason = "it is a structure, which is not read as one value; name a column in it, as " + f.columns[inside].name
+	default:
+		e.Reason = "the file has no such column; it has " + strings.Join(f.Columns(), ", ")
 	}
-	return nil, &Error{File: f.name, RowGroup: -1, Column: name, Reason: f.columns[i].reason}
+	return nil, e
+}
+
+// Has reports whether there is a column or structure of that name, readable or not.
+func (f *File) Has(name string) bool { return f.index(name) >= 0 || f.inside(name) >= 0 }
+
+// inside is the position of the first column in a structure, or -1.
+func (f *File) inside(name string) int {
+	return slices.IndexFunc(f.columns, func(c field) bool { return c.within && strings.HasPrefix(c.name, name+".") })
+}
+
+// index is the position of a column, or -1.
+func (f *File) index(name string) int {
+	return slices.IndexFunc(f.columns, func(c field) bool { return c.name == name })
 }
 
 // KeyValue returns what the file's writer noted in the footer under a key, as by [WriterOptions]; ok is false where it is not there.
@@ -315,8 +335,10 @@ func (f *File) Nulls(group int, name string) (n int64, ok bool) {
 
 func (f *File) nulls(c *field, m *footer.Chunk) (n int64, ok bool) {
 	switch {
-	case !c.Nullable:
+	case c.Level == 0:
 		return 0, true
+	case c.maybe:
+		return 0, false // whether rows count whose structure is null, writers need not agree on
 	case c.Type != format.Int32 && c.Type != format.Int64:
 		return 0, false // Arrow has miscounted those of dictionaries
 	}
@@ -349,7 +371,7 @@ func (f *File) bounds(c *field, m *footer.Chunk) (lo, hi int64, ok bool) {
 // trusted reports whether a file's writer is known to write right statistics of signed integers.
 func trusted(createdBy string) bool {
 	for _, w := range []string{
-		"hindcast ", "DuckDB", "parquet-cpp", "parquet-mr version ", "parquet-rs version ", "Polars", "github.com/parquet-go/parquet-go ",
+		"hindcast ", "DuckDB", "parquet-cpp", "parquet-mr version ", "parquet-rs version ", "Polars", "Redpanda version ", "github.com/parquet-go/parquet-go ",
 		"parquet-go version 1", // Arrow's; that of xitongsys calls its version "latest", and is not
 	} {
 		if strings.HasPrefix(createdBy, w) {

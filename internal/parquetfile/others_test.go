@@ -139,13 +139,118 @@ func TestColumnsThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, says := range map[string]string{
-		"list": "a list", "map": "nested", "struct": "nested", "dec": "DECIMAL(10, 2)", "local": "no stated zone", "nothing": "no such column",
+		"list": "a list", "map": "nested", "struct": "name a column in it, as struct.A", "struct.B": "no such column; it has list, map, struct.A, dec", "dec": "DECIMAL(10, 2)", "local": "no stated zone", "nothing": "no such column",
 	} {
 		if _, err := f.Column(name); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "n.parquet") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	equalRows(t, readRows(t, buf.Bytes(), ReadOptions{}), []string{"|7"})
+	equalRows(t, readRows(t, buf.Bytes(), ReadOptions{}), []string{"|0|7"})
+}
+
+type (
+	deepest struct {
+		Key  *string          `parquet:"key,optional"`
+		Size int64            `parquet:"size"`
+		Tags []string         `parquet:"tags"`
+		More map[string]int64 `parquet:"more"`
+	}
+	envelope struct {
+		Offset int64    `parquet:"offset"`
+		At     *int64   `parquet:"at,optional,timestamp(microsecond)"`
+		Deep   *deepest `parquet:"deep,optional"`
+	}
+	nesting struct {
+		ID  string    `parquet:"id,dict"`
+		Log envelope  `parquet:"log"`
+		May *envelope `parquet:"may,optional"`
+	}
+)
+
+// nestingRow has each of its optional structures and values there or not, in runs and alone.
+func nestingRow(i int) (nesting, string) {
+	opt := func(i int) (e envelope, log, at, deep string) {
+		e.Offset, log, at, deep = int64(i), fmt.Sprint(i), "null", "null|null"
+		if i%3 != 1 {
+			v := int64(i) * 1000
+			e.At, at = &v, fmt.Sprint(v)
+		}
+		if i/40%3 != 0 {
+			e.Deep = &deepest{Size: -int64(i), Tags: make([]string, i%4)}
+			key := "null"
+			if i%5 < 3 {
+				text := fmt.Sprintf("key %d", i%7)
+				e.Deep.Key, key = &text, strconv.Quote(text)
+			}
+			deep = fmt.Sprintf("%s|%d", key, e.Deep.Size)
+		}
+		return e, log, at, deep
+	}
+	r := nesting{ID: fmt.Sprint("id", i%3)}
+	var log, at, deep string
+	r.Log, log, at, deep = opt(i)
+	want := fmt.Sprintf("|%q|%s|%s|%s", r.ID, log, at, deep)
+	if i%11 < 7 {
+		may, log, at, deep := opt(i * 3)
+		r.May = &may
+		return r, want + fmt.Sprintf("|%s|%s|%s", log, at, deep)
+	}
+	return r, want + "|null|null|null|null"
+}
+
+// Columns in structures are read by their paths: null where a structure is, or they are. Lists and maps in them are not.
+func TestColumnsInStructuresAreRead(t *testing.T) {
+	var data []nesting
+	var want []string
+	for i := range 2000 {
+		r, text := nestingRow(i)
+		data, want = append(data, r), append(want, text)
+	}
+	for _, version := range []int{1, 2} {
+		var buf bytes.Buffer
+		w := parquet.NewGenericWriter[nesting](&buf, parquet.DataPageVersion(version), parquet.Compression(&parquet.Zstd), parquet.PageBufferSize(3000), parquet.MaxRowsPerRowGroup(1300), parquet.CreatedBy("Redpanda", "25.3", "x"))
+		if _, err := w.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		equalRows(t, readRows(t, buf.Bytes(), ReadOptions{BatchRows: 700}), want)
+		f, err := Open(bytes.NewReader(buf.Bytes()), int64(buf.Len()), "n.parquet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := "id log.offset log.at log.deep.key log.deep.size log.deep.tags log.deep.more may.offset may.at may.deep.key may.deep.size may.deep.tags may.deep.more"
+		if got := strings.Join(f.Columns(), " "); got != names {
+			t.Errorf("the columns are %s, want %s", got, names)
+		}
+		if c, err := f.Column("may.offset"); err != nil || !c.Nullable {
+			t.Errorf("may.offset, which is required in a structure that is not: %+v, %v", c, err)
+		}
+		if c, err := f.Column("log.offset"); err != nil || c.Nullable {
+			t.Errorf("log.offset: %+v, %v", c, err)
+		}
+		for name, says := range map[string]string{"log": "as log.offset", "may.deep": "as may.deep.key", "log.deep.tags": "a list", "log.deep.more": "nested", "log.no": "no such column"} {
+			if _, err := f.Column(name); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if lo, hi, ok := f.Bounds(1, "log.offset"); !ok || lo != 1300 || hi != 1999 {
+			t.Errorf("bounds of log.offset: %d to %d, %v", lo, hi, ok)
+		}
+		if n, ok := f.Nulls(0, "log.offset"); !ok || n != 0 {
+			t.Errorf("nulls of log.offset: %d, %v", n, ok)
+		}
+		if _, ok := f.Nulls(0, "may.at"); ok {
+			t.Error("the nulls of a column are known whose structure may be null: writers count them differently")
+		}
+		if f, err = f.WithRules(map[string]Rule{"log.deep.size": {Scale: new(int)}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Column("log.deep.size"); err == nil || !strings.Contains(err.Error(), "a scale is declared for it") {
+			t.Errorf("a rule for a column in a structure: %v", err)
+		}
+	}
 }
 
 // Files whose values are known from elsewhere: CSV files beside them, or what they were made of.

@@ -266,5 +266,15 @@ func ruledFiles(t testing.TB) (files [][]byte) {
 	}
 	data := oneColumn(t, parquet.TimestampAdjusted(parquet.Nanosecond, false), numbers)
 	files = append(files, data, oneColumn(t, parquet.Decimal(3, 18, parquet.Int64Type), numbers), oneColumn(t, parquet.Uint(64), numbers))
+	var nested bytes.Buffer
+	var rows []nesting
+	for i := range 50 {
+		row, _ := nestingRow(i)
+		rows = append(rows, row)
+	}
+	if err := parquet.Write(&nested, rows); err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, nested.Bytes())
 	return append(files, refooted(t, data, func(m *format.FileMetaData) { m.RowGroups[0].Columns[0].MetaData.Codec = format.Lz4 }))
 }

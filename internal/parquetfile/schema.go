@@ -40,51 +40,109 @@ type Stored struct {
 	Local      bool   // timestamps that are no instants
 }
 
-// field is one top-level field of a file.
+// field is a column of a file: a leaf, by its path where it lies in structures, or what is nested otherwise, whole.
 type field struct {
 	column.Shape
 	name    string
 	reason  string // why it cannot be read; the shape is then unset
 	leaf    int    // position among a row group's chunks
-	nested  bool
+	nested  bool   // it is no leaf
+	within  bool   // it lies in a structure
+	maybe   bool   // a structure that it lies in may be null
 	logical footer.Logical
 }
 
 func (c *field) field() record.Field {
-	return record.Field{Name: c.name, Kind: c.Kind, Nullable: c.Nullable}
+	return record.Field{Name: c.name, Kind: c.Kind, Nullable: c.Level > 0}
 }
 
-// fields lists the top-level fields of a schema and the number of leaves.
+const (
+	maxDepth = 64
+	// maxPaths bounds the bytes of paths, which a footer can make quadratic in its length.
+	maxPaths = 16 << 20
+)
+
+// fields lists the columns of a schema, and the number of leaves.
 func fields(schema []footer.Element, rules map[string]Rule) (cols []field, leaves int, err error) {
-	next := 1
-	seen := map[string]int{}
+	w := walk{schema: schema, rules: rules, next: 1, seen: map[string]int{}}
 	for range schema[0].Children {
-		if next >= len(schema) {
+		if w.next >= len(schema) {
 			return nil, 0, fmt.Errorf("the schema has %d elements, too few for its root's %d children", len(schema), schema[0].Children)
 		}
-		e := schema[next]
-		col := field{leaf: leaves, name: e.Name}
-		first := next
-		if next, leaves, err = skipElement(schema, next, leaves, 0); err != nil {
+		if err := w.column(structure{}); err != nil {
 			return nil, 0, err
 		}
-		if next > first+1 || e.Type < 0 {
-			col.nested = true
-			col.reason = "it is nested (a structure, list or map); only flat columns are read"
-		} else {
-			flatColumn(&col, &e, rules[e.Name])
-		}
-		if i, ok := seen[e.Name]; ok {
-			cols[i].reason = "the file has several columns of this name"
-			continue
-		}
-		seen[e.Name] = len(cols)
-		cols = append(cols, col)
 	}
-	if next != len(schema) {
-		return nil, 0, fmt.Errorf("%d schema elements belong to no column", len(schema)-next)
+	if w.next != len(schema) {
+		return nil, 0, fmt.Errorf("%d schema elements belong to no column", len(schema)-w.next)
 	}
-	return cols, leaves, nil
+	return w.cols, w.leaves, nil
+}
+
+// walk goes through a schema, depth first.
+type walk struct {
+	schema []footer.Element
+	rules  map[string]Rule
+	next   int // element
+	leaves int // passed
+	cols   []field
+	seen   map[string]int // cols by name
+	paths  int            // bytes of names of structures in the columns' paths
+}
+
+// structure is what columns lie in.
+type structure struct {
+	path  string // ends with a dot; empty at the root
+	level int    // of definition: how many of the path's structures may be null
+	depth int
+}
+
+// column adds the column at the next element, or those in it where it is a structure.
+func (w *walk) column(in structure) (err error) {
+	e := &w.schema[w.next]
+	col := field{leaf: w.leaves, name: in.path + e.Name, within: in.depth > 0, maybe: in.level > 0}
+	if w.paths += len(in.path); w.paths > maxPaths {
+		return fmt.Errorf("the paths of its columns have more than %d bytes", maxPaths)
+	}
+	repetition := format.FieldRepetitionType(e.Repetition)
+	plain := e.Logical.ID == 0 && e.Converted < 0
+	if e.Children > 0 && e.Type < 0 && plain && (repetition == format.Required || repetition == format.Optional) {
+		in = structure{col.name + ".", in.level, in.depth + 1}
+		if repetition == format.Optional {
+			in.level++
+		}
+		if in.depth > maxDepth {
+			return fmt.Errorf("column %q nests too deep", e.Name)
+		}
+		w.next++
+		for range e.Children {
+			if w.next >= len(w.schema) {
+				return fmt.Errorf("the schema ends within column %q", e.Name)
+			}
+			if err := w.column(in); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	first := w.next
+	if w.next, w.leaves, err = skipElement(w.schema, w.next, w.leaves, in.depth); err != nil {
+		return err
+	}
+	if w.next > first+1 || e.Type < 0 {
+		col.nested = true
+		col.reason = "it is nested (a list, map or the like); only single values are read"
+	} else {
+		flatColumn(&col, e, w.rules[col.name])
+		col.Level += in.level
+	}
+	if i, ok := w.seen[col.name]; ok {
+		w.cols[i].reason = "the file has several columns of this name"
+		return nil
+	}
+	w.seen[col.name] = len(w.cols)
+	w.cols = append(w.cols, col)
+	return nil
 }
 
 // skipElement passes over the element at i and those below it.
@@ -93,7 +151,7 @@ func skipElement(schema []footer.Element, i, leaves, depth int) (int, int, error
 		return 0, 0, fmt.Errorf("the schema ends within column %q", schema[len(schema)-1].Name)
 	}
 	e := &schema[i]
-	if depth > 64 || e.Children < 0 {
+	if depth > maxDepth || e.Children < 0 {
 		return 0, 0, fmt.Errorf("column %q nests too deep or has a negative number of children", e.Name)
 	}
 	if e.Children == 0 {
@@ -123,9 +181,9 @@ func flatColumn(c *field, e *footer.Element, rule Rule) {
 	switch format.FieldRepetitionType(e.Repetition) {
 	case format.Required:
 	case format.Optional:
-		c.Nullable = true
+		c.Level = 1
 	case format.Repeated:
-		c.reason = "it is repeated (a list); only flat columns are read"
+		c.reason = "it is repeated (a list); only single values are read"
 		return
 	default:
 		c.reason = "its repetition type is unknown"

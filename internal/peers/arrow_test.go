@@ -26,12 +26,19 @@ func readArrow(req request) (res result) {
 	root := f.MetaData().Schema.Root()
 	res.Flat = true
 	leaf := 0
-	for i := range root.NumFields() {
-		field := root.Field(i)
-		col := column{Name: field.Name(), digest: newDigest(field.Name(), req)}
-		n := leaves(field)
-		col.Nested = field.Type() == schema.Group || field.RepetitionType() == parquet.Repetitions.Repeated
-		res.Flat = res.Flat && !col.Nested
+	var walk func(n schema.Node, path string)
+	walk = func(n schema.Node, path string) {
+		path += n.Name()
+		group, nested := n.(*schema.GroupNode)
+		once := n.RepetitionType() != parquet.Repetitions.Repeated
+		res.Flat = res.Flat && once && !nested
+		if nested && once && n.ConvertedType() == schema.ConvertedTypes.None && n.LogicalType().IsNone() && group.NumFields() > 0 {
+			for i := range group.NumFields() {
+				walk(group.Field(i), path+".")
+			}
+			return
+		}
+		col := column{Name: path, Nested: nested || !once, digest: newDigest(path, req)}
 		if !col.Nested {
 			if err := arrowColumn(f, leaf, &col.digest); err != nil {
 				col.Err = err.Error()
@@ -39,8 +46,11 @@ func readArrow(req request) (res result) {
 				res.Rows = col.Rows
 			}
 		}
-		leaf += n
+		leaf += leaves(n)
 		res.Columns = append(res.Columns, col)
+	}
+	for i := range root.NumFields() {
+		walk(root.Field(i), "")
 	}
 	return res
 }

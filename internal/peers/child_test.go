@@ -51,7 +51,7 @@ type result struct {
 	Died string
 }
 
-// column is what a reader made of a top-level column.
+// column is what a reader made of a column; of one in structures, by its path.
 type column struct {
 	Name   string
 	Nested bool

@@ -42,45 +42,68 @@ func readDuckDB(req request) (res result) {
 		return refuse(err)
 	}
 	from := fmt.Sprintf("FROM read_parquet('%s', hive_partitioning = false)", path)
-	types, err := db.Query("DESCRIBE SELECT * " + from)
-	if err != nil {
-		return refuse(err)
-	}
-	type described struct{ name, typ string }
-	var cols []described
-	for types.Next() {
-		var c described
-		var rest [4]any
-		if err := types.Scan(&c.name, &c.typ, &rest[0], &rest[1], &rest[2], &rest[3]); err != nil {
-			return refuse(err)
-		}
-		cols = append(cols, c)
-	}
-	if err := types.Err(); err != nil {
-		return refuse(err)
-	}
-	types.Close()
 	res.Flat = true
-	for _, c := range cols {
-		col := column{Name: c.name, digest: newDigest(c.name, req)}
-		col.Nested = strings.HasSuffix(c.typ, "]") || strings.HasPrefix(c.typ, "STRUCT") || strings.HasPrefix(c.typ, "MAP") || c.typ == "VARIANT"
-		res.Flat = res.Flat && !col.Nested
-		if !col.Nested {
-			// Columns of one name become x and x_1, so names are unique here.
-			if err := duckColumn(db, from, c.name, c.typ, &col.digest); err != nil {
-				col.Err = err.Error()
+	// Columns of structures follow one another by their paths; expr selects what is described.
+	var walk func(selected, path string, expr func(name string) string) error
+	walk = func(selected, path string, expr func(name string) string) error {
+		cols, err := duckDescribe(db, "SELECT "+selected+" "+from)
+		if err != nil {
+			return err
+		}
+		for _, c := range cols {
+			name, of := path+c.name, expr(c.name)
+			if strings.HasPrefix(c.typ, "STRUCT") && !strings.HasSuffix(c.typ, "]") {
+				res.Flat = false
+				if err := walk("unnest("+of+")", name+".", func(name string) string {
+					return "struct_extract(" + of + ", '" + strings.ReplaceAll(name, "'", "''") + "')"
+				}); err != nil {
+					return err
+				}
+				continue
 			}
+			col := column{Name: name, digest: newDigest(name, req)}
+			col.Nested = strings.HasSuffix(c.typ, "]") || strings.HasPrefix(c.typ, "MAP") || c.typ == "VARIANT"
+			res.Flat = res.Flat && !col.Nested
+			if !col.Nested {
+				if err := duckColumn(db, from, of, c.typ, &col.digest); err != nil {
+					col.Err = err.Error()
+				}
+			}
+			if col.Err == "" && !col.Nested {
+				res.Rows = col.Rows
+			}
+			res.Columns = append(res.Columns, col)
 		}
-		if col.Err == "" && !col.Nested {
-			res.Rows = col.Rows
-		}
-		res.Columns = append(res.Columns, col)
+		return nil
+	}
+	// Columns of one name become x and x_1, so names are unique here.
+	if err := walk("*", "", func(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }); err != nil {
+		return refuse(err)
 	}
 	return res
 }
 
-func duckColumn(db *sql.DB, from, name, typ string, d *digest) error {
-	expr := `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+// duckDescribed is a column of a query.
+type duckDescribed struct{ name, typ string }
+
+func duckDescribe(db *sql.DB, query string) (cols []duckDescribed, err error) {
+	rows, err := db.Query("DESCRIBE " + query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c duckDescribed
+		var rest [4]any
+		if err := rows.Scan(&c.name, &c.typ, &rest[0], &rest[1], &rest[2], &rest[3]); err != nil {
+			return nil, err
+		}
+		cols = append(cols, c)
+	}
+	return cols, rows.Err()
+}
+
+func duckColumn(db *sql.DB, from, expr, typ string, d *digest) error {
 	var add func(v any) error
 	bad := func(v any) error { return fmt.Errorf("its driver gives %T for %s", v, typ) }
 	number := func(add func(int64)) func(any) error {

@@ -88,6 +88,82 @@ func TestWhatDuckDBWrites(t *testing.T) {
 	}
 }
 
+// Columns in structures, some of which are null, as both peers write them.
+func TestColumnsInStructuresThatPeersWrite(t *testing.T) {
+	all := newTrio(t)
+	db, err := sql.Open("duckdb", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	deep := "{'n': i, 's': CASE WHEN i % 7 = 3 THEN NULL ELSE 'k' || i % 20 END, 'd': CASE WHEN i // 60 % 2 = 0 THEN {'x': i / 3, 'y': CASE WHEN i % 2 = 0 THEN i END} END}"
+	for _, version := range []string{"V1", "V2"} {
+		path := filepath.Join(t.TempDir(), "duck.parquet")
+		if _, err := db.Exec(fmt.Sprintf("COPY (SELECT i, %[1]s AS always, CASE WHEN i %% 5 < 2 THEN %[1]s END AS maybe FROM range(20000) r(i)) TO '%[2]s' (FORMAT parquet, PARQUET_VERSION %[3]s, ROW_GROUP_SIZE 6000)",
+			deep, path, version)); err != nil {
+			t.Fatal(err)
+		}
+		mustAgree(t, all, path, 9, "duckdb", "arrow")
+	}
+	optional, required := parquet.Repetitions.Optional, parquet.Repetitions.Required
+	group := func(name string, rep parquet.Repetition, fields ...schema.Node) schema.Node {
+		return schema.MustGroup(schema.NewGroupNode(name, rep, fields, -1))
+	}
+	inner := func(rep parquet.Repetition) schema.Node {
+		return group("inner", rep, schema.NewInt64Node("n", required, -1), schema.NewByteArrayNode("s", optional, -1))
+	}
+	root := group("schema", required, group("r", required, inner(required)), group("o", optional, inner(optional)), group("m", required, inner(optional))).(*schema.GroupNode)
+	for _, page := range []parquet.DataPageVersion{parquet.DataPageV1, parquet.DataPageV2} {
+		var buf bytes.Buffer
+		w := file.NewParquetWriter(&buf, root, file.WithWriterProps(parquet.NewWriterProperties(parquet.WithDataPageVersion(page))))
+		const rows = 5000
+		rg := w.AppendRowGroup()
+		for range 6 {
+			c, err := rg.NextColumn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			top := int(c.Descr().MaxDefinitionLevel())
+			var levels []int16
+			present := 0
+			for i := range rows {
+				level := int16(min(top, (i/9+i%4)%(top+1)))
+				if levels = append(levels, level); int(level) == top {
+					present++
+				}
+			}
+			switch c := c.(type) {
+			case *file.Int64ColumnChunkWriter:
+				values := make([]int64, present)
+				for i := range values {
+					values[i] = int64(i) * 1_000_003
+				}
+				_, err = c.WriteBatch(values, levels, nil)
+			case *file.ByteArrayColumnChunkWriter:
+				values := make([]parquet.ByteArray, present)
+				for i := range values {
+					values[i] = fmt.Append(nil, i%50)
+				}
+				_, err = c.WriteBatch(values, levels, nil)
+			}
+			if err == nil {
+				err = c.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "arrow.parquet")
+		if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mustAgree(t, all, path, 6, "duckdb", "arrow")
+	}
+}
+
 // R2, R5, R6: what arrow-go writes: booleans as runs, dictionaries that overflow within a chunk, decimals of each physical type, each encoding,
 // both versions of pages. DuckDB does not read all of the split columns.
 func TestWhatArrowWrites(t *testing.T) {

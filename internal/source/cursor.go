@@ -45,12 +45,12 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	if !c.all && len(c.keep) == 0 || len(in.RowGroups) == 0 {
 		return nil, nil
 	}
-	store, cols := m.stores.Segments, m.layout.Kafka
+	store, cols, open := m.stores.Segments, m.layout.Kafka, m.layout.Open
 	if in.Captured {
-		store, cols = m.stores.Captured, CapturedColumns
+		store, cols, open = m.stores.Captured, CapturedColumns, parquetfile.Open
 	}
 	c.src = m.ahead.Reader(store, blob.Info{Key: in.Segment, Size: int64(in.Size), ETag: in.ETag})
-	f, err := parquetfile.Open(c.src, int64(in.Size), in.Segment)
+	f, err := open(c.src, int64(in.Size), in.Segment)
 	if err != nil {
 		return nil, c.failed(err)
 	}

@@ -2,8 +2,10 @@ package source
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/payload"
@@ -16,6 +18,8 @@ import (
 type Layout struct {
 	// Kafka names the columns that hold offset and record time.
 	Kafka plan.KafkaColumns
+	// UTC says that record times whose file does not say so are instants all the same.
+	UTC bool
 	// Value is the column that holds the encoded event, and Payload how to decode it. Where Value is nil, the event's fields are columns, and
 	// of Payload only Columns and Upcasts matter.
 	Value   *spec.Value
@@ -25,10 +29,29 @@ type Layout struct {
 // LayoutOf is that of a job's segments. The registry may be nil where nothing is read in Avro with one.
 func LayoutOf(src spec.Source, registry *payload.Registry) Layout {
 	l := Layout{Kafka: src.Segments.Columns, Value: src.Segments.Value, Payload: payload.OptionsOf(src, spec.JSON, registry)}
+	l.UTC = src.Segments.Naming == spec.Redpanda // which wrote Kafka's times as Iceberg's timestamp, before it did as timestamptz
 	if l.Value != nil {
 		l.Payload.Format = l.Value.Format
 	}
 	return l
+}
+
+// Open opens an exported segment, so that what Kafka knows of its records is read as the layout says.
+func (l Layout) Open(r io.ReaderAt, size int64, name string) (*parquetfile.File, error) {
+	f, err := parquetfile.Open(r, size, name)
+	if err != nil || !l.UTC {
+		return f, err
+	}
+	return f.WithRules(l.rules())
+}
+
+// rules are those of the log's columns.
+func (l Layout) rules() map[string]parquetfile.Rule {
+	rules := map[string]parquetfile.Rule{}
+	if l.UTC {
+		rules[l.Kafka.Time] = parquetfile.Rule{Zone: time.UTC}
+	}
+	return rules
 }
 
 // Fit says how the columns of an event are read of one file, whose schema may be older or newer than the event's: columns in any order, more of them or fewer,
@@ -79,14 +102,14 @@ func NewFit(f *parquetfile.File, schema record.Schema, l Layout) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if decoded && names.By() != "" && !slices.Contains(f.Columns(), names.By()) {
+	if decoded && names.By() != "" && !f.Has(names.By()) {
 		return nil, refuse(names.By(), "the column, which has an event's version, was not archived, and upcasts by it were added since: which of its events are older is not known")
 	}
 	sources, column, err := names.Typed(f.Columns(), t.versions(names.By()))
 	if err != nil {
 		return nil, refuse(column, "%v", err)
 	}
-	if err := t.withRules(names, sources); err != nil {
+	if err := t.withRules(l.rules(), names, sources); err != nil {
 		return nil, err
 	}
 	for i, want := range schema {
@@ -113,7 +136,7 @@ func NewFit(f *parquetfile.File, schema record.Schema, l Layout) (*Fit, error) {
 
 // versions are those of a file's events, as far as its footer proves.
 func (t *Fit) versions(by string) payload.Versions {
-	if by == "" || !slices.Contains(t.file.Columns(), by) {
+	if by == "" || !t.file.Has(by) {
 		return payload.Versions{}
 	}
 	v := payload.Versions{Column: true, Bounded: true}
@@ -141,9 +164,9 @@ func (t *Fit) versions(by string) payload.Versions {
 	return v
 }
 
-// withRules has the file read as the rules of its columns say.
-func (t *Fit) withRules(names *payload.Names, sources []payload.Source) error {
-	rules := map[string]parquetfile.Rule{}
+// withRules has the file read as the rules of its columns say, beside those of the log's.
+func (t *Fit) withRules(rules map[string]parquetfile.Rule, names *payload.Names, sources []payload.Source) error {
+	own := len(rules)
 	for i, s := range sources {
 		rule, zone := names.Rule(i)
 		if s.Name == "" || rule.Scale == nil && zone == nil && !rule.INT96 {
@@ -155,7 +178,7 @@ func (t *Fit) withRules(names *payload.Names, sources []payload.Source) error {
 		}
 		rules[s.Name] = r
 	}
-	if len(rules) == 0 {
+	if len(rules) == own {
 		return nil
 	}
 	var err error

@@ -43,7 +43,7 @@ func (k *kafkaColumns) open(f *parquetfile.File, in plan.Input, cols plan.KafkaC
 			next += g.Rows
 		}
 	}
-	if !in.Captured && !slices.Contains(f.Columns(), cols.Time) {
+	if !in.Captured && !f.Has(cols.Time) {
 		k.noTimes = true
 	} else {
 		if got, err := f.Column(cols.Time); err == nil && got.Kind == record.Int64 && !in.Captured {

@@ -20,11 +20,13 @@ import (
 
 // Shape is what a column's values are, in the file and in batches.
 type Shape struct {
-	Kind     record.Kind
-	Nullable bool
-	Type     format.Type
-	Length   int // of FIXED_LEN_BYTE_ARRAY
-	Conv     Conversion
+	Kind record.Kind
+	// Level is the definition level of values: at a lower one a row is null. It is 1 where the column may be null, more where it lies in
+	// structures that may be, too, and 0 where nothing may.
+	Level  int
+	Type   format.Type
+	Length int // of FIXED_LEN_BYTE_ARRAY
+	Conv   Conversion
 	// Scale is the power of ten that decimals are multiplied by; where it is negative they must be whole multiples of 10^-Scale.
 	// Of numbers that are read as text it is how many digits are behind the point.
 	Scale int
@@ -131,9 +133,9 @@ func (c *Reader) Fill(n int, out *record.Column) error {
 		}
 		k := min(n-at, c.left)
 		present := k
-		if c.shape.Nullable {
+		if c.shape.Level > 0 {
 			var err error
-			if present, err = c.levels.levels(c.nullBuf, at, k, c.scratch); err != nil {
+			if present, err = c.levels.levels(c.shape.Level, c.nullBuf, at, k, c.scratch); err != nil {
 				return err
 			}
 			c.nulls += k - present

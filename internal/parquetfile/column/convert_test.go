@@ -294,7 +294,7 @@ func TestLz4OfEachFraming(t *testing.T) {
 func TestBitPackedLevels(t *testing.T) {
 	h := bitPacked([]byte{0b1011_0000, 0b1000_0000})
 	nulls := record.NewBitmap(9)
-	present, err := h.levels(nulls, 0, 9, make([]uint32, 64))
+	present, err := h.levels(1, nulls, 0, 9, make([]uint32, 64))
 	var got strings.Builder
 	for i := range 9 {
 		got.WriteString(strconv.FormatBool(!nulls.Get(i))[:1])

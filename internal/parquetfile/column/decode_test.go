@@ -72,18 +72,29 @@ func TestHybrid(t *testing.T) {
 		if !slices.Equal(got, values) {
 			t.Fatalf("width %d: decoded %v, want %v", width, got, values)
 		}
-		if width == 1 {
-			h, _ = newHybrid(padded(encodeHybrid(rng, values, 1)), 1)
-			nulls, ones := record.NewBitmap(len(values)), 0
-			present, err := h.levels(nulls, 0, len(values), make([]uint32, 64))
+		if width > 6 {
+			continue
+		}
+		for full := uint32(1) << (width - 1); full < 1<<width; full++ { // the levels that take so many bits
+			h, _ = newHybrid(padded(encodeHybrid(rng, values, width)), uint(width))
+			nulls, present := record.NewBitmap(len(values)), 0
+			got, err := h.levels(int(full), nulls, 0, len(values), make([]uint32, 64))
+			if slices.Max(values) > full {
+				if err == nil {
+					t.Fatalf("width %d: a level of %d is taken where values have %d", width, slices.Max(values), full)
+				}
+				continue
+			}
 			for i, v := range values {
-				ones += int(v)
-				if nulls.Get(i) == (v == 1) {
-					t.Fatalf("level %d is %d, null: %v", i, v, nulls.Get(i))
+				if v == full {
+					present++
+				}
+				if nulls.Get(i) == (v == full) {
+					t.Fatalf("level %d is %d of %d, null: %v", i, v, full, nulls.Get(i))
 				}
 			}
-			if err != nil || present != ones {
-				t.Fatalf("%d of %d are present (%v)", present, ones, err)
+			if err != nil || got != present {
+				t.Fatalf("%d of %d are present (%v)", got, present, err)
 			}
 		}
 	}

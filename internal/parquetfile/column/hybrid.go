@@ -144,8 +144,9 @@ func (h *hybrid) fill(dst []uint32) error {
 	return nil
 }
 
-// levels decodes n definition levels of a column that nests nothing: it marks nulls from bit at on and counts the rest.
-func (h *hybrid) levels(nulls record.Bitmap, at, n int, buf []uint32) (present int, err error) {
+// levels decodes n definition levels of a column whose values have the level full: it marks nulls from bit at on and counts the rest.
+func (h *hybrid) levels(full int, nulls record.Bitmap, at, n int, buf []uint32) (present int, err error) {
+	top := uint32(full) //nolint:gosec // a depth
 	for n > 0 {
 		if h.run == 0 && h.left == 0 && len(h.packed) >= 8 && n >= 64 {
 			absent := ^binary.LittleEndian.Uint64(h.packed)
@@ -162,20 +163,37 @@ func (h *hybrid) levels(nulls record.Bitmap, at, n int, buf []uint32) (present i
 			return 0, fmt.Errorf("definition levels: %w", err)
 		}
 		switch {
-		case repeated && h.value == 1:
+		case repeated && h.value == top:
 			present += k
+		case repeated && h.value > top:
+			return 0, tooDeep(h.value, top)
 		case repeated:
 			for i := range k {
 				nulls.Set(at + i)
 			}
-		default:
+		case top == 1:
 			for i, v := range buf[:k] {
 				// Branch-free: nulls come in no order.
 				nulls[(at+i)>>6] |= uint64(1-v&1) << ((at + i) & 63)
 				present += int(v & 1)
 			}
+		default:
+			for i, v := range buf[:k] {
+				switch {
+				case v == top:
+					present++
+				case v > top:
+					return 0, tooDeep(v, top)
+				default:
+					nulls.Set(at + i)
+				}
+			}
 		}
 		at, n = at+k, n-k
 	}
 	return present, nil
+}
+
+func tooDeep(level, top uint32) error {
+	return fmt.Errorf("a definition level of %d, where values have %d", level, top)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -77,10 +78,10 @@ func (c *Reader) pageV1(body []byte) (err error) {
 	if c.data, err = c.decompress(c.meta.Codec, body, int(c.header.Uncompressed)); err != nil {
 		return err
 	}
-	if !c.shape.Nullable {
+	if c.shape.Level == 0 {
 		return nil
 	}
-	if c.header.DefEncoding == format.BitPacked { // of old writers
+	if c.header.DefEncoding == format.BitPacked && c.shape.Level == 1 { // of old writers
 		n := (int(c.header.Values) + 7) / 8
 		if n > len(c.data) {
 			return errors.New("a page ends within its definition levels")
@@ -99,20 +100,20 @@ func (c *Reader) pageV1(body []byte) (err error) {
 	if n > int64(len(c.data)-4) {
 		return errors.New("a page ends within its definition levels")
 	}
-	c.levels, err = newHybrid(c.data[4:4+n], 1)
+	c.levels, err = newHybrid(c.data[4:4+n], c.shape.levelBits())
 	c.data = c.data[4+n:]
 	return err
 }
 
 func (c *Reader) pageV2(body []byte) (err error) {
 	h := &c.header
-	// A flat column nests nothing, yet some writers state levels for it, or wrong numbers of rows. Values are what counts.
+	// Nothing repeats, yet some writers state levels of repetition, or wrong numbers of rows. Values are what counts.
 	levels := int(h.RepLength) + int(h.DefLength)
 	if levels > len(body) || levels > int(h.Uncompressed) {
 		return errors.New("a page ends within its definition levels")
 	}
-	if c.shape.Nullable {
-		if c.levels, err = newHybrid(body[h.RepLength:levels], 1); err != nil {
+	if c.shape.Level > 0 {
+		if c.levels, err = newHybrid(body[h.RepLength:levels], c.shape.levelBits()); err != nil {
 			return err
 		}
 	}
@@ -214,6 +215,9 @@ func (c *Reader) dropDictionary() error {
 func (c *Reader) dictSize() int {
 	return 8*len(c.ints) + 8*len(c.floats) + 4*cap(c.strings.Offsets) + cap(c.strings.Data)
 }
+
+// levelBits is how many bits a definition level takes.
+func (s *Shape) levelBits() uint { return uint(bits.Len(uint(s.Level))) } //nolint:gosec // it is small, and not negative
 
 // fixed is the length of the column's byte strings, or 0 where each has its own.
 func (c *Reader) fixed() int {

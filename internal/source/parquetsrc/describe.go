@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/partition"
@@ -133,7 +132,7 @@ func (r *reader) times(f *parquetfile.File, i int, rows int64, group *plan.RowGr
 
 // has reports whether a file has a column. One that cannot be read, or holds another kind, is an error.
 func has(f *parquetfile.File, column string, kind record.Kind) (bool, error) {
-	if !slices.Contains(f.Columns(), column) {
+	if !f.Has(column) {
 		return false, nil
 	}
 	got, err := f.Column(column)

@@ -486,8 +486,8 @@ func TestLensesExports(t *testing.T) {
 	}
 }
 
-// Flat columns are read, whatever they are called; Redpanda's own lie in a structure, see TestRedpandasOwnTablesAreRefused.
-func TestRedpandaTables(t *testing.T) {
+// Tables that were written anew with flat columns; for Redpanda's own, see TestRedpandasOwnTables.
+func TestFlatRedpandaTables(t *testing.T) {
 	s := sourceOf(spec.Redpanda)
 	mem := memblob.New()
 	flat := map[string]string{partitionColumn: "p", offsetColumn: "o", timeColumn: "ts"}

@@ -294,7 +294,7 @@ func (r *reader) segment(ctx context.Context, o object) (described, error) {
 	if err != nil {
 		return described{}, err
 	}
-	f, err := parquetfile.Open(in, o.Size, o.Key)
+	f, err := r.layout.Open(in, o.Size, o.Key)
 	if err != nil {
 		return described{}, err
 	}

@@ -25,9 +25,8 @@ var redpanda = profile{
 		}
 		return parquetFile(rel)
 	},
-	expect: func(string) string { return "data/….parquet" },
-	offsets: "its columns redpanda.partition, redpanda.offset and redpanda.timestamp are nested, and only flat columns are read: " +
-		"write the table anew with flat ones (SELECT redpanda.offset AS kafka_offset, …), and name them under source.segments.columns",
+	expect:  func(string) string { return "data/….parquet" },
+	offsets: "Redpanda has it in the structure redpanda, with partition and timestamp: if the table was written anew, name its columns under source.segments.columns",
 }
 
 // parquetFile accepts any .parquet file.
