@@ -116,3 +116,56 @@ func TestLostAndDamagedRecords(t *testing.T) {
 		hindcastWith(t, list, "runs", "--workspace", ws).ok(t).has(t, "promoted, version 1", run, "damaged", name)
 	}
 }
+
+// What of a run was cut short is made again, by the same bytes, where the run can make it; where it cannot, the error says what to do.
+func TestDamagedRecordsAreMadeAnewOrNamed(t *testing.T) {
+	t.Parallel()
+	l := threeDays(t)
+	l.tail(append(threeVisits(0, 36, 40), threeVisits(1, 36, 40)...)...)
+	list := []job.Job{l.twoTables()}
+	ws := filepath.Join(t.TempDir(), "ws")
+	run := threeRun(t, list[0], ws, "--shard-rows", "8", "--json").ok(t).status(t).Run
+	dir := filepath.Join(ws, "runs", run)
+	for _, pattern := range []string{"verdict.json", "candidate.json", "account.json", "done/*.json", "cut.json", "shards/*.json", "captured/*.json"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		was := mustRead(t, files[0])
+		if err := os.WriteFile(files[0], was[:len(was)/2], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(pattern, "/") || pattern == "cut.json" { // of which validation has no need
+			if err := os.Remove(filepath.Join(dir, "verdict.json")); err != nil {
+				t.Fatal(err)
+			}
+		} else if pattern != "account.json" {
+			hindcastWith(t, list, "promote", run, "--workspace", ws).exits(t, exitError).has(t, pattern)
+		}
+		hindcastWith(t, list, "resume", run, "--workspace", ws).ok(t).has(t, "proven")
+		if got := mustRead(t, files[0]); !bytes.Equal(got, was) {
+			t.Errorf("%s is made anew as\n%s\nwas\n%s", pattern, got, was)
+		}
+	}
+	// One that can be read, but is not what was checked.
+	candidate := filepath.Join(dir, "candidate.json")
+	was := mustRead(t, candidate)
+	if err := os.WriteFile(candidate, bytes.Replace(was, []byte(run), []byte(strings.Repeat("x", len(run))), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hindcastWith(t, list, "resume", run, "--workspace", ws).ok(t).has(t, "proven")
+	if got := mustRead(t, candidate); !bytes.Equal(got, was) {
+		t.Errorf("the candidate is made anew as %s", got)
+	}
+	hindcastWith(t, list, "promote", run, "--workspace", ws).ok(t)
+
+	if err := os.Remove(filepath.Join(dir, "verdict.json")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"plan.json", "request.json"} {
+		if err := os.Truncate(filepath.Join(dir, name), 100); err != nil {
+			t.Fatal(err)
+		}
+		hindcastWith(t, list, "resume", run, "--workspace", ws).exits(t, exitError).has(t, name, "it is damaged", "start a new run")
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"hindcast/internal/blob"
 	"hindcast/internal/job"
 	"hindcast/internal/payload"
 	"hindcast/internal/plan"
@@ -41,7 +40,7 @@ func (e *Env) capture(ctx context.Context, in captureIn) (captureOut, error) {
 	store := e.runStore(in.Run)
 	var c captured
 	err = readJSON(ctx, store, capturedKey(in.Partition), &c)
-	if errors.Is(err, blob.ErrNotFound) {
+	if lost(err) {
 		if c, err = e.captureTail(ctx, r, j, in); err == nil {
 			err = writeOnce(ctx, store, capturedKey(in.Partition), &c)
 		}

@@ -29,6 +29,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -249,6 +250,12 @@ func (e *Env) runRegistry(s *spec.Spec, run string) (*payload.Registry, error) {
 
 func (e *Env) runStore(run string) blob.Store { return blob.Sub(e.Workspace, "runs/"+run) }
 
+// errDamaged says that an object of the run was cut short, or is no JSON any more. What the run can make again counts as if it were not there.
+var errDamaged = errors.New("it is damaged")
+
+// lost reports whether an object of the run must be made again.
+func lost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, errDamaged) }
+
 // readJSON reads an object of the run. It is strict: fields that are not known are an error.
 func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
 	b, _, err := blob.ReadAll(ctx, s, key)
@@ -257,17 +264,24 @@ func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
+	err = d.Decode(v)
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	switch {
+	case err == nil:
+		return nil
+	case !syntax && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("read %s: %w", key, err)
+	case key == requestKey || key == planKey:
+		return fmt.Errorf("read %s: %w (%w), and it cannot be made again as it was: start a new run", key, errDamaged, err)
 	}
-	return nil
+	return fmt.Errorf("read %s: %w (%w): hindcast resume makes it anew", key, errDamaged, err)
 }
 
 // legible is the size, in bytes, up to which an object of the run is written with a line a member.
 const legible = 1 << 20
 
 // writeOnce writes an object of the run that never changes. If another call has
-// written it, that one stands and replaces *v: a value of its own, not decoded over what v shares with others.
+// written it, that one stands and replaces *v: a value of its own, not decoded over what v shares with others. One that was damaged since does not stand.
 func writeOnce[T any](ctx context.Context, s blob.Store, key string, v *T) error {
 	b, err := marshal(v)
 	if err != nil {
@@ -283,8 +297,11 @@ func writeOnce[T any](ctx context.Context, s blob.Store, key string, v *T) error
 	_, err = blob.PutBytes(ctx, s, key, b, blob.Condition{IfAbsent: true})
 	if errors.Is(err, blob.ErrPrecondition) {
 		var held T
-		if err = readJSON(ctx, s, key, &held); err == nil {
+		switch err = readJSON(ctx, s, key, &held); {
+		case err == nil:
 			*v = held
+		case errors.Is(err, errDamaged):
+			_, err = blob.PutBytes(ctx, s, key, b, blob.Condition{})
 		}
 	}
 	return err

@@ -107,7 +107,7 @@ func (e *Env) Planned(ctx context.Context, run string) (Planned, error) {
 	var p Planned
 	err := readJSON(ctx, e.runStore(run), planKey, &p)
 	if err == nil && p.Digest != digestOf(p) {
-		err = fmt.Errorf("the plan of run %s is not the one that was written: its digest does not fit", run)
+		err = fmt.Errorf("the plan of run %s is not the one that was written: its digest does not fit; it was damaged: start a new run", run)
 	}
 	return p, err
 }

@@ -53,18 +53,28 @@ func (e *Env) validate(ctx context.Context, in validateIn) (validateOut, error) 
 	return validateOut{Passed: v.Passed(), Candidate: v.Candidate}, nil
 }
 
-// Validated reports whether all lies there that validation leaves of a run.
+// Validated reports whether all lies there, whole, that validation leaves of a run.
 func (e *Env) Validated(ctx context.Context, run string) (bool, error) {
-	for _, key := range []string{accountKey, candidateKey, verdictKey} {
-		_, err := e.runStore(run).Head(ctx, key)
-		if errors.Is(err, blob.ErrNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
+	_, err := e.Accounts(ctx, run)
+	if err == nil {
+		var v check.Verdict
+		if v, err = e.Verdict(ctx, run); err == nil {
+			err = e.whole(ctx, run, v.Candidate)
 		}
 	}
-	return true, nil
+	if lost(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// whole makes sure that a run's candidate is the one of that digest.
+func (e *Env) whole(ctx context.Context, run, digest string) error {
+	sum, err := table.SumOf(ctx, e.runStore(run), candidateKey)
+	if err == nil && sum != digest {
+		err = fmt.Errorf("read %s: %w: its SHA-256 is %s, and the checks looked at %s: hindcast resume makes it anew", candidateKey, errDamaged, sum, digest)
+	}
+	return err
 }
 
 func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, error) {
@@ -89,7 +99,7 @@ func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, e
 	if err != nil {
 		return check.Verdict{}, err
 	}
-	if _, err := table.WriteCandidate(ctx, store, candidateKey, candidate); err != nil {
+	if err := e.writeCandidate(ctx, r.Run, candidate); err != nil {
 		return check.Verdict{}, err
 	}
 	inputs := check.Inputs{Candidate: candidate, Base: base, Checks: r.Spec.Checks, Accounts: accounts}
@@ -103,7 +113,7 @@ func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, e
 	inputs.Event, inputs.WholeLog = r.Spec.Source.Event, p.Plan.Window == nil
 	strays(&inputs, done, r.Spec.Outputs[0].Table)
 	if r.Spec.Source.Event.Dedupe {
-		if inputs.IDs, err = e.shardIDs(ctx, r, j, p.Plan, c.Shards); err != nil {
+		if inputs.IDs, err = e.shardIDs(ctx, r, j, p.Plan, done); err != nil {
 			return check.Verdict{}, err
 		}
 	}
@@ -153,10 +163,11 @@ func strays(in *check.Inputs, done []finished, name string) {
 }
 
 // shardIDs are the fingerprints that the shards left, of those that can share an id with another, and how the events behind them are found.
-func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, shards []string) ([]check.ShardIDs, error) {
+func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, done []finished) ([]check.ShardIDs, error) {
 	store := e.runStore(r.Run)
 	var out []check.ShardIDs
-	for _, id := range shards {
+	for _, f := range done {
+		id := f.Shard
 		l := &lap{env: e, request: r, store: store}
 		if err := readJSON(ctx, store, shardKey(id), &l.shard); err != nil {
 			return nil, err
@@ -170,6 +181,10 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 				o, err := store.Get(ctx, fingerprintsKey(id), blob.GetOptions{})
 				if err != nil {
 					return nil, err
+				}
+				if want := int64(f.Fingerprints) * 8; o.Size != want {
+					o.Body.Close()
+					return nil, fmt.Errorf("read %s: it has %d bytes where the shard wrote %d: it was damaged: start a new run", fingerprintsKey(id), o.Size, want)
 				}
 				return o.Body, nil
 			},
@@ -198,7 +213,7 @@ func (e *Env) finished(ctx context.Context, run string, shards []string) ([]fini
 	for i, id := range shards {
 		g.Go(func() error {
 			err := readJSON(gctx, e.runStore(run), doneKey(id), &done[i])
-			if errors.Is(err, blob.ErrNotFound) {
+			if lost(err) {
 				missing[i], err = true, nil
 			}
 			return err
@@ -217,6 +232,26 @@ func (e *Env) finished(ctx context.Context, run string, shards []string) ([]fini
 		return nil, &Error{Failed, fmt.Errorf("%d of %d shards are not done: %s; go on with: hindcast resume %s", len(names), len(shards), strings.Join(names, ", "), run)}
 	}
 	return done, nil
+}
+
+// writeCandidate writes a run's candidate, once. One that was damaged since does not stand: it cannot be read, or is not the one that was checked.
+func (e *Env) writeCandidate(ctx context.Context, run string, c *table.Candidate) error {
+	store := e.runStore(run)
+	_, err := table.WriteCandidate(ctx, store, candidateKey, c)
+	if !errors.Is(err, table.ErrOther) {
+		return err
+	}
+	own, _ := c.Digest()
+	v, unchecked := e.Verdict(ctx, run)
+	_, unread := table.ReadCandidate(ctx, store, candidateKey, "")
+	if checked := unchecked == nil && v.Candidate == own; !checked && (unread == nil || passing(unread)) {
+		return err
+	}
+	if err := store.Delete(ctx, candidateKey); err != nil {
+		return err
+	}
+	_, err = table.WriteCandidate(ctx, store, candidateKey, c)
+	return err
 }
 
 // candidate assembles the version to be on the base that the plan was made against.

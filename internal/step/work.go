@@ -41,8 +41,10 @@ type workOut struct {
 type finished struct {
 	Shard string `json:"shard"`
 	// Files are the shard's, by table and partition. A partition without rows has none, and is listed.
-	Files  map[string]map[string][]table.File `json:"files"`
-	Result transform.Result                   `json:"result"`
+	Files map[string]map[string][]table.File `json:"files"`
+	// Fingerprints is how many it left of ids.
+	Fingerprints int              `json:"fingerprints"`
+	Result       transform.Result `json:"result"`
 }
 
 func doneKey(shard string) string { return "done/" + shard + ".json" }
@@ -56,10 +58,10 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	store := e.runStore(in.Run)
 	out := workOut{workIn: in, Done: true}
 	out.Cursor = nil
-	switch _, err := store.Head(ctx, doneKey(in.Shard)); {
+	switch err := readJSON(ctx, store, doneKey(in.Shard), new(finished)); {
 	case err == nil:
 		return out, nil
-	case !errors.Is(err, blob.ErrNotFound):
+	case !lost(err):
 		return workOut{}, err
 	}
 	p, err := e.Planned(ctx, in.Run)
@@ -82,7 +84,7 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 		out.Done, out.Seq, out.Cursor = false, in.Seq+1, res.Cursor
 		return out, nil
 	}
-	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{Shard: in.Shard, Files: l.files, Result: res})
+	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{Shard: in.Shard, Files: l.files, Fingerprints: len(res.Fingerprints), Result: res})
 }
 
 // lap is one call of a worker.
