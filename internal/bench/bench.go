@@ -74,18 +74,21 @@ type result struct {
 type side func(ctx context.Context, c measured, log, out string) (result, error)
 
 // product runs the job through the whole state machine, in a workspace of its own, and promotes it.
-func (b *bench) product(binary string) side {
+func (b *bench) product(binary string) side { return b.productAt(binary, nil) }
+
+// productAt is product with more of an environment.
+func (b *bench) productAt(binary string, env []string) side {
 	return func(ctx context.Context, c measured, log, out string) (result, error) {
 		args := []string{binary, "run", c.Job, "--promote", "--json", "--workspace", out, "--workers", strconv.Itoa(b.workers)}
 		if !c.Whole {
 			args = append(args, "--from", windowFrom.Format(time.RFC3339), "--to", windowTo.Format(time.RFC3339))
 		}
-		run := command{dir: log, env: []string{"GOMAXPROCS=" + strconv.Itoa(b.threads)}, args: append(args, b.runFlags...)}
+		run := command{dir: log, env: append([]string{"GOMAXPROCS=" + strconv.Itoa(b.threads)}, env...), args: append(args, b.runFlags...)}
 		u, _, err := run.run(ctx)
 		if err != nil {
 			return result{}, err
 		}
-		files := command{dir: log, args: []string{binary, "table", "files", c.Job, "--as", "duckdb", "--json", "--workspace", out}}
+		files := command{dir: log, env: env, args: []string{binary, "table", "files", c.Job, "--as", "duckdb", "--json", "--workspace", out}}
 		_, text, err := files.run(ctx)
 		if err != nil {
 			return result{}, err

@@ -13,25 +13,28 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"hindcast/internal/bench/generate"
 )
 
 // options are what the command line says.
 type options struct {
-	rows     int64
-	pairs    int
-	jobs     []string
-	written  []string
-	peer     string
-	against  string
-	memory   string
-	workers  int
-	threads  int
-	data     string
-	asJSON   bool
-	runFlags []string
-	onlyData bool
+	rows      int64
+	pairs     int
+	jobs      []string
+	written   []string
+	peer      string
+	against   string
+	memory    string
+	workers   int
+	threads   int
+	data      string
+	asJSON    bool
+	runFlags  []string
+	onlyData  bool
+	latency   time.Duration
+	versitygw string
 }
 
 func main() {
@@ -65,7 +68,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			continue
 		}
 		for _, w := range o.written {
-			if err := b.pairs(ctx, c, w, report); err != nil {
+			measure := b.pairs
+			if o.latency > 0 {
+				measure = b.late
+			}
+			if err := measure(ctx, c, w, report); err != nil {
 				return fmt.Errorf("%s over segments written by %s: %w", c.Name, w, err)
 			}
 		}
@@ -97,6 +104,8 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.data, "data", filepath.Join(cache, "hindcast-bench"), "folder of the segments, which are made once")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.StringVar(&runFlags, "run-flags", "", "more flags of hindcast run, separated by spaces")
+	f.DurationVar(&o.latency, "latency", 0, "as 30ms: compare with the same over an S3 server each of whose answers is so much later, in place of a peer")
+	f.StringVar(&o.versitygw, "versitygw", "", "the S3 server's binary; empty: $HINDCAST_VERSITYGW, else what .ci/servers has built")
 	f.BoolVar(&o.onlyData, "only-data", false, "make the segments in --data itself, and end: what the command calls itself for, since memory counts from the process that starts another")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -121,8 +130,8 @@ func parse(args []string) (*options, error) {
 	if (o.peer == otherBuild) != (o.against != "") {
 		return nil, fmt.Errorf("--peer %s and --against belong together", otherBuild)
 	}
-	if o.pairs < 1 || o.workers < 1 || o.threads < 1 {
-		return nil, errors.New("--pairs, --workers and --threads are at least 1")
+	if o.pairs < 1 || o.workers < 1 || o.threads < 1 || o.latency < 0 {
+		return nil, errors.New("--pairs, --workers and --threads are at least 1, --latency is not negative")
 	}
 	if o.data, err = filepath.Abs(o.data); err != nil {
 		return nil, err

@@ -59,14 +59,15 @@ type line struct {
 
 // report is all that came out, and of where.
 type report struct {
-	Machine string  `json:"machine"`
-	Go      string  `json:"go"`
-	Rows    int64   `json:"rows"`
-	Workers int     `json:"workers"`
-	Threads int     `json:"threads"`
-	Memory  string  `json:"memory_limit,omitempty"`
-	At      string  `json:"at"`
-	Lines   []*line `json:"lines,omitempty"`
+	Machine string   `json:"machine"`
+	Go      string   `json:"go"`
+	Rows    int64    `json:"rows"`
+	Workers int      `json:"workers"`
+	Threads int      `json:"threads"`
+	Memory  string   `json:"memory_limit,omitempty"`
+	At      string   `json:"at"`
+	Lines   []*line  `json:"lines,omitempty"`
+	Remote  []remote `json:"remote,omitempty"`
 }
 
 func newReport(o *options) *report {
@@ -87,11 +88,11 @@ func machine() string {
 	return fmt.Sprintf("%s, %d processors, %s/%s", name, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 }
 
-// median of what f gives for the pairs.
-func (l *line) median(f func(pair) float64) float64 {
+// median of what f gives.
+func median[T any](of []T, f func(T) float64) float64 {
 	var v []float64
-	for _, p := range l.Pairs {
-		v = append(v, f(p))
+	for _, x := range of {
+		v = append(v, f(x))
 	}
 	slices.Sort(v)
 	if n := len(v); n%2 == 0 {
@@ -102,8 +103,8 @@ func (l *line) median(f func(pair) float64) float64 {
 
 func (r *report) print(out io.Writer, asJSON bool) error {
 	for _, l := range r.Lines {
-		l.Wall, l.CPU, l.Memory = l.median(pair.wall), l.median(pair.cpu), l.median(pair.memory)
-		l.OurRate, l.TheirRate = float64(l.Read)/l.median(pair.ours), float64(l.Read)/l.median(pair.theirs)
+		l.Wall, l.CPU, l.Memory = median(l.Pairs, pair.wall), median(l.Pairs, pair.cpu), median(l.Pairs, pair.memory)
+		l.OurRate, l.TheirRate = float64(l.Read)/median(l.Pairs, pair.ours), float64(l.Read)/median(l.Pairs, pair.theirs)
 		for _, p := range l.Pairs {
 			l.OurPeak, l.TheirPeak = max(l.OurPeak, p.Ours.Peak), max(l.TheirPeak, p.Theirs.Peak)
 		}
@@ -125,6 +126,7 @@ func (r *report) print(out io.Writer, asJSON bool) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2fx\t%s\t%s\t%.2fx\t%.2fx\t%.2fM\t%.2fM\t%s\t%s\n", l.Case, l.Written, l.Peer, l.Read,
 			l.Wall, times(l.Least), times(l.Aim), l.CPU, l.Memory, l.OurRate/1e6, l.TheirRate/1e6, l.OurPeak, l.TheirPeak)
 	}
+	r.printRemote(t)
 	return t.Flush()
 }
 

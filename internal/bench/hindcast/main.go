@@ -1,5 +1,5 @@
 // Command hindcast is the product with the jobs that are measured. $HINDCAST_BENCH_CPU, $HINDCAST_BENCH_MEM and $HINDCAST_BENCH_TRACE name
-// files that a profile or trace is written to.
+// files that a profile or trace is written to; for $HINDCAST_BENCH_SEGMENTS and $HINDCAST_BENCH_DATASETS see moved.
 package main
 
 import (
@@ -45,5 +45,13 @@ func profiled() int {
 		}
 		defer stop()
 	}
-	return cli.Main(os.Args[1:], cli.Std(), jobs.All())
+	list := jobs.All()
+	for i := range list {
+		var err error
+		if list[i], err = moved(list[i]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			return 1
+		}
+	}
+	return cli.Main(os.Args[1:], cli.Std(), list)
 }
