@@ -186,6 +186,9 @@ func (a *app) open() (*local.Workspace, error) {
 		return a.ws, nil
 	}
 	ws, err := local.Open(a.workspace, a.opts)
+	if err == nil {
+		ws.Env.Waiting = func(what string) { a.say("waiting  %s", what) }
+	}
 	a.ws = ws
 	return ws, err
 }

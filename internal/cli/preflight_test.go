@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hindcast/internal/job"
+	"hindcast/internal/local"
 	"hindcast/internal/preflight"
 	"hindcast/internal/step"
 )
@@ -180,17 +183,62 @@ func TestAGapInACompactedLogIsToldWithItsCause(t *testing.T) {
 // abort appends records, and a marker, in a transaction that is given up.
 func (b *brokered) abort(recs ...rec) {
 	b.t.Helper()
+	b.begin(recs...)(kgo.TryAbort)
+}
+
+// begin sends records in a transaction, which is open until it is told how to end.
+func (b *brokered) begin(recs ...rec) (end func(kgo.TransactionEndTry)) {
+	b.t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cluster.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID("tx"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	defer cl.Close()
+	b.t.Cleanup(cl.Close)
 	err = cl.BeginTransaction()
 	for _, r := range recs {
 		value := jsonOf(b.t, map[string]any{"id": r.ID, "at": r.At, "shop": r.Shop, "amount": r.Amount})
 		err = errors.Join(err, cl.ProduceSync(b.t.Context(), &kgo.Record{Topic: smallTopic, Partition: r.Partition, Value: value, Timestamp: r.recordTime(b.t)}).FirstErr())
 	}
-	if err := errors.Join(err, cl.EndTransaction(b.t.Context(), kgo.TryAbort)); err != nil {
+	if err != nil {
 		b.t.Fatal(err)
 	}
+	return func(how kgo.TransactionEndTry) {
+		b.t.Helper()
+		if err := cl.EndTransaction(b.t.Context(), how); err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+// A transaction that is open is told of soon, and waited for: what it decides belongs to the log. When it has ended, the plan has its records.
+func TestAnOpenTransactionIsToldOfWhileItIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := newBrokered(t, map[string]string{"retention.ms": "-1"})
+	list := []job.Job{b.job()}
+	end := b.begin(rec{ID: "g", At: "2024-05-03T12:00:00Z"})
+	var out, errs bytes.Buffer
+	heard := &onWrite{w: &errs, do: func(text string) {
+		if strings.HasPrefix(text, "waiting  for the transaction that is open at offset 6 of topic visits, partition 0 (producer ") {
+			end(kgo.TryCommit)
+		}
+	}}
+	ws := filepath.Join(b.dir, "ws")
+	args := []string{"run", "visits", "--from", "2024-05-01", "--to", "2024-05-04", "--promote", "--workspace", ws}
+	if code := run(t.Context(), args, IO{Out: &out, Err: heard}, local.Options{Jobs: list}); code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", code, out.String(), errs.String())
+	}
+	if rows := tableRows(t, list, ws, "seen"); len(rows) != 8 || rows[7][column(t, rows, "id")] != "g" {
+		t.Errorf("the table has %q; on stderr:\n%s", rows, errs.String())
+	}
+}
+
+// onWrite shows what is written before it passes on.
+type onWrite struct {
+	w  io.Writer
+	do func(string)
+}
+
+func (o *onWrite) Write(b []byte) (int, error) {
+	o.do(string(b))
+	return o.w.Write(b)
 }

@@ -80,6 +80,15 @@ func (p *progress) enter(state string) {
 		))...)
 }
 
+// waiting tells what is waited for, above the bars.
+func (p *progress) waiting(what string) {
+	out := p.io.Err
+	if p.bars != nil {
+		out = p.bars
+	}
+	fmt.Fprintf(out, "waiting  %s\n", what)
+}
+
 // finish completes the bar of the state that was left.
 func (p *progress) finish() {
 	if p.bar != nil {

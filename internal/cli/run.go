@@ -162,6 +162,7 @@ func (a *app) functions(ctx context.Context) error {
 // drive runs or resumes a run under a progress display, and tells how it ended.
 func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do func(local.RunOptions) (local.Outcome, error)) error {
 	p := newProgress(a.IO, true)
+	ws.Env.Waiting = p.waiting
 	out, err := do(local.RunOptions{Watch: p.update})
 	p.done(err != nil || out.Error != "")
 	if err != nil {

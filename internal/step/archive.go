@@ -61,7 +61,7 @@ func (e *Env) Archive(ctx context.Context, r ArchiveRequest) (archive.Report, er
 	if err != nil {
 		return none, err
 	}
-	pinned, err := tailsrc.Pin(ctx, access, r.Topic, tailsrc.PinOptions{})
+	pinned, err := tailsrc.Pin(ctx, access, r.Topic, tailsrc.PinOptions{Waiting: e.Waiting})
 	if err != nil {
 		return none, refusedUnlessTransient(err)
 	}

@@ -87,6 +87,8 @@ type Env struct {
 	Now     func() time.Time
 	// Progress, where set, is told of rows that a shard has read.
 	Progress func(run, shard string, rows int64)
+	// Waiting, where set, is told what is waited for that is not ours to end.
+	Waiting func(what string)
 	// LookupEnv has the variables that a job.yaml may name; nil means [os.LookupEnv].
 	LookupEnv func(name string) (string, bool)
 	// LapEnd, where set, is how long before the context's deadline a lap stops.

@@ -270,7 +270,7 @@ func (e *Env) pin(ctx context.Context, src spec.Source, inv *plan.Inventory) err
 	if err != nil {
 		return err
 	}
-	pinned, err := tailsrc.Pin(ctx, access, src.Topic, tailsrc.PinOptions{})
+	pinned, err := tailsrc.Pin(ctx, access, src.Topic, tailsrc.PinOptions{Waiting: e.Waiting})
 	if err != nil {
 		return refusedUnlessTransient(err)
 	}

@@ -178,20 +178,23 @@ func TestPinWaitsForOpenTransactions(t *testing.T) {
 	send(t, cl, 2)
 	send(t, producer(t, c), 3) // decided, but behind what is not
 	_, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{Patience: 100 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "partition 0: a transaction at offset 2") || !strings.Contains(err.Error(), "since offset 2") {
+	if err == nil || !strings.Contains(err.Error(), "partition 0: a transaction at offset 2") || !strings.Contains(err.Error(), "since offset 2") ||
+		!strings.Contains(err.Error(), "up to its end 4: ") || !strings.Contains(err.Error(), "abort --topic orders --partition 0 --start-offset 2;") {
 		t.Errorf("with a transaction open: %v", err)
 	}
-	done := make(chan error, 1)
-	go func() {
-		time.Sleep(50 * time.Millisecond)
-		done <- cl.EndTransaction(t.Context(), kgo.TryCommit)
-	}()
-	pinned, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{})
+	var told []string
+	pinned, err := Pin(timeout(t), brokers.At(c.ListenAddrs()...), topicName, PinOptions{Waiting: func(what string) {
+		if told = append(told, what); len(told) == 1 { // it ends when somebody has heard of it
+			if err := cl.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	if len(told) != 1 || !strings.HasPrefix(told[0], "for the transaction that is open at offset 2 of topic orders, partition 0 (producer ") || !strings.HasSuffix(told[0], ": 2m0s more at most") {
+		t.Errorf("told %q", told)
 	}
 	opts := options(c, newStore(), pinned.Tails[0].Start, pinned.Tails[0].End)
 	if got, want := read(t, opts, capt(t, opts)), rowsOf(0, 0, 1, 2, 3); got != want {

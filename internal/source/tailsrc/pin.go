@@ -20,7 +20,14 @@ import (
 type PinOptions struct {
 	// Patience is how long open transactions may take to be decided; 0 means DefaultPatience.
 	Patience time.Duration
+	// Waiting, where set, is told what open transaction is waited for, once that has taken a moment and then every few seconds.
+	Waiting func(what string)
 }
+
+const (
+	moment  = 300 * time.Millisecond // most transactions are shorter
+	between = 15 * time.Second       // from one word to Waiting to the next
+)
 
 // Pinned is what the brokers have of a topic.
 type Pinned struct {
@@ -33,14 +40,14 @@ type Pinned struct {
 // decided, so that a transaction that is open now leaves no hole; one that stays
 // open is an error that names its producer.
 func Pin(ctx context.Context, at brokers.Access, topicName string, opts PinOptions) (Pinned, error) {
-	pinned, err := pin(ctx, at, topicName, cmp.Or(opts.Patience, DefaultPatience))
+	pinned, err := pin(ctx, at, topicName, opts)
 	if err != nil {
 		return Pinned{}, fmt.Errorf("pin the tail: %w", at.Explain(err))
 	}
 	return pinned, nil
 }
 
-func pin(ctx context.Context, at brokers.Access, name string, patience time.Duration) (Pinned, error) {
+func pin(ctx context.Context, at brokers.Access, name string, opts PinOptions) (Pinned, error) {
 	cl, err := at.Client()
 	if err != nil {
 		return Pinned{}, err
@@ -54,7 +61,8 @@ func pin(ctx context.Context, at brokers.Access, name string, patience time.Dura
 	if err != nil {
 		return Pinned{}, fmt.Errorf("list end offsets: %w", err)
 	}
-	began := time.Now()
+	patience := cmp.Or(opts.Patience, DefaultPatience)
+	began, tell := time.Now(), moment
 	for n := 0; ; n++ {
 		stable, err := list(ctx, cl, name, len(t.leaders), atEnd, true)
 		if err != nil {
@@ -64,9 +72,16 @@ func pin(ctx context.Context, at brokers.Access, name string, patience time.Dura
 		if open < 0 {
 			break
 		}
-		if time.Since(began) > patience {
-			return Pinned{}, fmt.Errorf("topic %s, partition %d: a transaction at offset %d has been open for more than %v%s: end it, then plan again",
-				name, open, stable[open].End, patience, producers(ctx, cl, name, int32(open)))
+		since, waited := stable[open].End, time.Since(began)
+		if waited > patience {
+			return Pinned{}, fmt.Errorf("topic %s, partition %d: a transaction at offset %d has been open for more than %v%s, so that it is not decided what the log has up to its end %d: "+
+				"have its producer commit or abort it, or, if that is gone, end it by kafka-transactions.sh abort --topic %s --partition %d --start-offset %d; then try again",
+				name, open, since, patience, producers(ctx, cl, name, int32(open)), ends[open].End, name, open, since)
+		}
+		if opts.Waiting != nil && waited > tell {
+			tell = waited + between
+			opts.Waiting(fmt.Sprintf("for the transaction that is open at offset %d of topic %s, partition %d%s: %v more at most",
+				since, name, open, producers(ctx, cl, name, int32(open)), (patience - waited).Round(time.Second)))
 		}
 		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
 			return Pinned{}, err
