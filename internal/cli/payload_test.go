@@ -63,34 +63,27 @@ const (
 	visitV2 = `{"type":"record","name":"Visit","fields":[{"name":"id","type":"string"},{"name":"shop","type":["null","string"]},{"name":"amount","type":"long"},{"name":"at","type":"string"}]}`
 )
 
-// The same events, exported as typed columns, as JSON and as Avro of two schemas, make the same tables; what a schema id stood for is kept with the run.
-func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
-	asJSON := func(r rec) []byte {
-		if r.Offset%2 == 0 { // an older version of the event
-			return jsonOf(t, map[string]any{"id": r.ID, "at": instant(t, r.At).UnixMilli(), "sum": r.Amount})
-		}
-		return jsonOf(t, map[string]any{"v": 2, "id": r.ID, "at": r.At, "amount": r.Amount, "shop": r.Shop})
+// visitRules are what an event in either schema, or in JSON of both versions, needs.
+const visitRules = `columns: {amount: {aliases: [sum]}, at: {unit: ms}}, upcast: [{by: v, below: 2, default: {shop: x}}]`
+
+// avroVisit is a record's value, by one schema at even offsets and by the other at odd ones.
+func avroVisit(t *testing.T, r rec) []byte {
+	t.Helper()
+	id, schema, fields := uint32(1), visitV1, map[string]any{"id": r.ID, "at": instant(t, r.At), "sum": int32(r.Amount)}
+	if r.Offset%2 == 1 {
+		id, schema, fields = 2, visitV2, map[string]any{"id": r.ID, "at": r.At, "amount": r.Amount, "shop": r.Shop}
 	}
-	schemas := []*avro.Schema{avro.MustParse(visitV1), avro.MustParse(visitV2)}
-	asAvro := func(r rec) []byte {
-		s, fields := 0, map[string]any{"id": r.ID, "at": instant(t, r.At), "sum": int32(r.Amount)}
-		if r.Offset%2 == 1 {
-			s, fields = 1, map[string]any{"id": r.ID, "at": r.At, "amount": r.Amount, "shop": r.Shop}
-		}
-		b, err := schemas[s].AppendEncode(binary.BigEndian.AppendUint32([]byte{0}, uint32(s+1)), fields)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+	b, err := avro.MustParse(schema).AppendEncode(binary.BigEndian.AppendUint32([]byte{0}, id), fields)
+	if err != nil {
+		t.Fatal(err)
 	}
-	asPlainAvro := func(r rec) []byte {
-		b, err := schemas[1].Encode(map[string]any{"id": r.ID, "at": r.At, "amount": r.Amount, "shop": r.Shop})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	var asked atomic.Int64
+	return b
+}
+
+// visitRegistry has the two schemas, for whoever knows the password. It returns its URL, as a job.yaml writes it, and counts the questions.
+func visitRegistry(t *testing.T) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		user, password, _ := r.BasicAuth()
@@ -103,11 +96,29 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 			t.Error(err)
 		}
 	}))
-	defer registry.Close()
+	t.Cleanup(registry.Close)
 	t.Setenv("REGISTRY_USER", "me")
 	t.Setenv("REGISTRY_PASSWORD", "se/cr@t :")
+	return "http://$REGISTRY_USER:$REGISTRY_PASSWORD@" + strings.TrimPrefix(registry.URL, "http://"), asked
+}
 
-	const rules = `columns: {amount: {aliases: [sum]}, at: {unit: ms}}, upcast: [{by: v, below: 2, default: {shop: x}}]`
+// The same events, exported as typed columns, as JSON and as Avro of two schemas, make the same tables; what a schema id stood for is kept with the run.
+func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
+	asJSON := func(r rec) []byte {
+		if r.Offset%2 == 0 { // an older version of the event
+			return jsonOf(t, map[string]any{"id": r.ID, "at": instant(t, r.At).UnixMilli(), "sum": r.Amount})
+		}
+		return jsonOf(t, map[string]any{"v": 2, "id": r.ID, "at": r.At, "amount": r.Amount, "shop": r.Shop})
+	}
+	asAvro := func(r rec) []byte { return avroVisit(t, r) }
+	asPlainAvro := func(r rec) []byte {
+		b, err := avro.MustParse(visitV2).Encode(map[string]any{"id": r.ID, "at": r.At, "amount": r.Amount, "shop": r.Shop})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	registry, asked := visitRegistry(t)
 	tables := map[string]string{"events": "day UTC", "sums": "day UTC"}
 	window := []string{"--from", "2024-05-02", "--to", "2024-05-04", "--promote", "--shard-rows", "4"}
 	var want, wantSums [][]string
@@ -133,14 +144,14 @@ func TestEventsInAValueColumnMakeTheSameTables(t *testing.T) {
 		if how == "json-tail" {
 			l.tail(recs[17:]...)
 		}
-		j := l.job(smallJob{Event: rules, Tables: tables})
+		j := l.job(smallJob{Event: visitRules, Tables: tables})
 		if how == "typed" {
 			j = l.job(smallJob{Tables: tables})
 		} else {
 			more := map[string]string{
 				"json": "value: { column: value }", "json-tail": "value: { column: value, format: json }",
 				"avro-plain": "value: { column: value, format: avro }, schema: visit.avsc",
-				"avro":       fmt.Sprintf(`value: { column: value, format: avro }, registry: "http://$REGISTRY_USER:$REGISTRY_PASSWORD@%s"`, strings.TrimPrefix(registry.URL, "http://")),
+				"avro":       fmt.Sprintf("value: { column: value, format: avro }, registry: %q", registry),
 			}[how]
 			j = changedJob(t, j, map[string]string{"naming: kafka-connect": "naming: kafka-connect, " + more}, nil)
 		}

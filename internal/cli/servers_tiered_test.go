@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +17,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hindcast/internal/blob"
+	"hindcast/internal/blob/openblob"
 	"hindcast/internal/job"
+	"hindcast/internal/source/tieredsrc/tieredtest"
 	"hindcast/internal/testenv/kafkaenv"
+	"hindcast/internal/testenv/s3env"
 )
 
 // Real Kafka moves its segments to a store of its own; a job reads them there, and the brokers serve what the store does not have: the table has what
@@ -139,4 +145,46 @@ func TestServerJobOverKafkasTieredStorage(t *testing.T) {
 			t.Errorf("the brokers were asked for offset %s, which tiered storage has: it has those before %d", at, tiered)
 		}
 	}
+}
+
+// Tiered segments on a real S3 server, in a prefix beside others of the bucket: the files are those of the same segments in a folder.
+func TestServerTieredSegmentsOnS3(t *testing.T) {
+	s3env.Start(t)
+	store, err := openblob.Open(t.Context(), "s3://bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTieredLog(t)
+	folder := l.aiven().reads(true)
+	l.aivenIn(store, "kafka/prod-") // as the plugin puts a key.prefix: before the topic's name, verbatim
+	other := *l
+	other.id = tieredtest.ID("another cluster's topic of that name")
+	other.aivenIn(store, "kafka/test/")
+	list := []job.Job{changedJob(t, folder[0], map[string]string{fmt.Sprintf("tiered: %q", l.store): `tiered: "s3://bucket/kafka/prod-"`}, nil)}
+
+	want, ws := filepath.Join(t.TempDir(), "ws"), filepath.Join(t.TempDir(), "ws")
+	hindcastWith(t, folder, with([]string{"run", "visits", "--promote", "--workspace", want}, tieredWindow...)...).ok(t)
+	inspected := hindcastWith(t, list, "source", "inspect", "visits").ok(t)
+	contains(t, "inspect", inspected.out, "tiered   6 segments", "tiered    0-60  3 segments")
+	run := hindcastWith(t, list, with([]string{"run", "visits", "--promote", "--json", "--workspace", ws}, tieredWindow...)...).ok(t)
+	if !maps.EqualFunc(parts(t, want), parts(t, ws), bytes.Equal) {
+		t.Errorf("the files differ from those of a folder: %s", ids(t, list, ws))
+	}
+	for _, a := range run.status(t).Account {
+		if a.Origin == "tail" && a.Offsets != tieredEnd-storeEnd {
+			t.Errorf("%+v", a)
+		}
+	}
+
+	// An object that is gone is a gap, as it is in a folder.
+	for info, err := range blob.All(t.Context(), store, "kafka/prod-"+smallTopic+"-"+l.id+"/1/"+fmt.Sprintf("%020d", 20)) {
+		if err == nil {
+			err = store.Delete(t.Context(), info.Key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	contains(t, "a hole", hindcastWith(t, list, with([]string{"plan", "visits", "--workspace", ws}, tieredWindow...)...).exits(t, exitRefused).err,
+		"partition 1: no record with the offsets 20-40, between the segments", "1:20-40")
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,6 +19,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/blob/fileblob"
@@ -49,6 +53,12 @@ const (
 
 func newTieredLog(t *testing.T) *tieredLog {
 	t.Helper()
+	return newTieredLogOf(t, value)
+}
+
+// newTieredLogOf has the store's values encoded otherwise; the tail's file has JSON.
+func newTieredLogOf(t *testing.T, encode func(*testing.T, rec) string) *tieredLog {
+	t.Helper()
 	l := &tieredLog{smallLog: newSmallLog(t), batches: map[int32][][]byte{}}
 	l.store = filepath.Join(l.dir, "tiered")
 	var tail []rec
@@ -57,7 +67,7 @@ func newTieredLog(t *testing.T) *tieredLog {
 		for first := int64(0); first < storeEnd; first += 4 {
 			batch := batchtest.Batch{First: first, Timestamp: recs[first+3].recordTime(t).UnixMilli()}
 			for o := first; o < first+4; o++ {
-				batch.Values = append(batch.Values, value(t, recs[o]))
+				batch.Values = append(batch.Values, encode(t, recs[o]))
 			}
 			if p == 0 && first == 8 {
 				batch.Producer = 1
@@ -99,23 +109,31 @@ func value(t *testing.T, r rec) string {
 	return string(jsonOf(t, map[string]any{"id": r.ID, "at": r.At, "shop": r.Shop, "amount": r.Amount}))
 }
 
-// aiven puts the log into a store as Aiven's plugin does, encrypted, in segments of about 20 offsets.
+// aiven puts the log into a folder as Aiven's plugin does, encrypted, in segments of about 20 offsets.
 func (l *tieredLog) aiven() *tieredLog {
 	l.t.Helper()
-	var err error
-	if l.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+	store, err := fileblob.New(l.store)
+	if err != nil {
 		l.t.Fatal(err)
+	}
+	return l.aivenIn(store, "")
+}
+
+// aivenIn puts it into any store, below a prefix.
+func (l *tieredLog) aivenIn(store blob.Store, prefix string) *tieredLog {
+	l.t.Helper()
+	var err error
+	if l.key == nil {
+		if l.key, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+			l.t.Fatal(err)
+		}
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(l.key)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	l.put(filepath.Join(l.dir, "keys", "k1.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	store, err := fileblob.New(l.store)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	w := tieredtest.Aiven{Store: store, Topic: smallTopic, TopicID: l.id, Compress: true, Key: &l.key.PublicKey, KeyID: "k1"}
+	w := tieredtest.Aiven{Store: store, Prefix: prefix, Topic: smallTopic, TopicID: l.id, Compress: true, Key: &l.key.PublicKey, KeyID: "k1"}
 	for p, batches := range l.batches {
 		segments, err := tieredtest.Cut(batches, 20, 40)
 		if err != nil {
@@ -415,4 +433,53 @@ func TestKeysOfTieredSegments(t *testing.T) {
 	contains(t, "no file", hindcastWith(t, list, "source", "inspect", "visits").exits(t, 2).err, "source.segments.key.k1: ", "k1.pem: no such file")
 	t.Setenv("TIERED_KEYS", "")
 	contains(t, "no variable", hindcastWith(t, list, "source", "inspect", "visits").exits(t, 2).err, "the environment has no TIERED_KEYS: set it")
+}
+
+// Values in Avro, of two schemas that a registry has, lie in tiered storage and go on in the tail: the files are those that the same events in JSON give.
+func TestAvroValuesOfTieredSegmentsAndTheTail(t *testing.T) {
+	plain := newTieredLog(t).aiven()
+	other := filepath.Join(t.TempDir(), "ws")
+	hindcastWith(t, plain.reads(true), with([]string{"run", "visits", "--promote", "--workspace", other}, tieredWindow...)...).ok(t)
+
+	l := newTieredLogOf(t, func(t *testing.T, r rec) string { return string(avroVisit(t, r)) })
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, smallTopic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	id := c.TopicInfo(smallTopic).TopicID
+	l.id = base64.RawURLEncoding.EncodeToString(id[:])
+	l.aiven()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	var tail []*kgo.Record
+	for p := range int32(2) {
+		for i, r := range visits(t, p, 3*time.Hour, tieredEnd) {
+			v := avroVisit(t, r)
+			if i < storeEnd {
+				v = []byte("what is not to be read")
+			}
+			tail = append(tail, &kgo.Record{Topic: smallTopic, Partition: p, Value: v, Timestamp: r.recordTime(t)})
+		}
+	}
+	if err := cl.ProduceSync(t.Context(), tail...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	url, asked := visitRegistry(t)
+	t.Setenv("TIERED_KEYS", filepath.Join(l.dir, "keys"))
+	list := []job.Job{changedJob(t, l.job(smallJob{Event: visitRules, Tables: map[string]string{"events": "day UTC"}}), map[string]string{
+		fmt.Sprintf("parquet: %q, naming: kafka-connect", l.dir):          fmt.Sprintf("tiered: %q, layout: aiven, key: { k1: $TIERED_KEYS/k1.pem }, registry: %q", l.store, url),
+		fmt.Sprintf("brokers: %q, value: json", "embedded:"+l.tailFile()): fmt.Sprintf("brokers: %q, value: avro", c.ListenAddrs()[0]),
+	}, nil)}
+	ws := filepath.Join(t.TempDir(), "ws")
+	hindcastWith(t, list, with([]string{"run", "visits", "--promote", "--accept", "retention", "--workspace", ws}, tieredWindow...)...).ok(t)
+	if want, got := parts(t, other), parts(t, ws); !maps.EqualFunc(want, got, bytes.Equal) {
+		t.Errorf("%d files, %d of JSON, differ: %q", len(got), len(want), ids(t, list, ws))
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("the registry was asked %d times for two schemas", n)
+	}
 }
