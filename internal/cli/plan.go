@@ -185,9 +185,9 @@ func printSummary(w io.Writer, s step.Summary) {
 	}
 	for _, p := range s.Partitions {
 		if s.Stored == nil {
-			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", p.Partition, p.Read, p.Segments, p.Rows, dash(p.Tail))
+			fmt.Fprintf(t, "%d\t%s\t%d\t%d\t%s\n", p.Partition, dash(p.Read), p.Segments, p.Rows, dash(p.Tail))
 		} else {
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", p.Partition, p.Read, dash(p.Stored), dash(p.Tail))
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", p.Partition, dash(p.Read), dash(p.Stored), dash(p.Tail))
 		}
 	}
 	t.Flush()
