@@ -3,11 +3,13 @@ package parquetfile
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -73,6 +75,7 @@ func TestWhatBearsOnNoValueDoesNotMatter(t *testing.T) {
 		"sizes that are wrong": each(func(c *format.ColumnChunk) {
 			c.MetaData.TotalUncompressedSize = -1
 			c.MetaData.EncodingStats = nil
+			c.MetaData.SizeStatistics = format.SizeStatistics{UnencodedByteArrayDataBytes: -3, DefinitionLevelHistogram: []int64{1 << 60, -2, 3, 4, 5}, RepetitionLevelHistogram: []int64{7, 7}}
 			c.FileOffset = -9
 		}),
 		"no statistics": each(func(c *format.ColumnChunk) { c.MetaData.Statistics = format.Statistics{} }),
@@ -151,6 +154,59 @@ func TestFootersThatContradict(t *testing.T) {
 				t.Errorf("%d MiB allocated", n>>20)
 			}
 		})
+	}
+}
+
+// R10: a list may be written in many shapes, of which a reader that goes by one makes a single value, or rows of another length. Each is refused by name, whatever
+// its annotation, and the flat columns beside it are read.
+func TestListsOfEveryShapeAreRefused(t *testing.T) {
+	data, _ := twoColumns(t, 50, WriterOptions{})
+	some := func(v format.FieldRepetitionType) thrift.Null[format.FieldRepetitionType] { return thrift.New(v) }
+	group := func(name string, repetition format.FieldRepetitionType, list bool) format.SchemaElement {
+		e := format.SchemaElement{Name: name, RepetitionType: some(repetition), NumChildren: thrift.New(int32(1))}
+		if list {
+			e.ConvertedType = thrift.New(deprecated.List)
+		}
+		return e
+	}
+	leaf := func(name string, repetition format.FieldRepetitionType) format.SchemaElement {
+		return format.SchemaElement{Name: name, RepetitionType: some(repetition), Type: thrift.New(format.Int64)}
+	}
+	for name, shape := range map[string][]format.SchemaElement{
+		"a repeated value":                   {leaf("n", format.Repeated)},
+		"a repeated group":                   {group("n", format.Repeated, false), leaf("x", format.Required)},
+		"two levels":                         {group("n", format.Optional, true), leaf("array", format.Repeated)},
+		"a group of one field, called array": {group("n", format.Optional, true), group("array", format.Repeated, false), leaf("x", format.Required)},
+		"a group of one field, called tuple": {group("n", format.Optional, true), group("n_tuple", format.Repeated, false), leaf("x", format.Required)},
+		"Hive's bag":                         {group("n", format.Optional, true), group("bag", format.Repeated, false), leaf("array_element", format.Optional)},
+		"three levels":                       {group("n", format.Required, true), group("list", format.Repeated, false), leaf("element", format.Optional)},
+		"three levels without an annotation": {group("n", format.Required, false), group("list", format.Repeated, false), leaf("element", format.Optional)},
+	} {
+		changed := refooted(t, data, func(m *format.FileMetaData) {
+			m.Schema = append(m.Schema[:len(m.Schema)-1:len(m.Schema)-1], shape...)
+			var path []string
+			for _, e := range shape {
+				path = append(path, e.Name)
+			}
+			m.RowGroups[0].Columns[1].MetaData.PathInSchema = path
+		})
+		f, err := Open(bytes.NewReader(changed), int64(len(changed)), "test.parquet")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := f.Schema(); len(got) != 1 || got[0].Name != "country" {
+			t.Errorf("%s: the columns %v can be read", name, got)
+		}
+		_, err = f.Read(ReadOptions{Columns: []string{"n"}}).Next()
+		var e *Error
+		if !errors.As(err, &e) || e.File != "test.parquet" || e.Column != "n" || !strings.Contains(err.Error(), "only flat columns are read") {
+			t.Errorf("%s: %v", name, err)
+		}
+		b, err := f.Read(ReadOptions{}).Next()
+		if err != nil || b.Len != 50 || len(b.Columns) != 1 || string(b.Columns[0].Strings.At(8)) != "c1" {
+			t.Errorf("%s: the column beside it: %v", name, err)
+		}
 	}
 }
 

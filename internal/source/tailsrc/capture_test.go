@@ -267,6 +267,17 @@ func TestCaptureOfChangedTopic(t *testing.T) {
 			}
 		})
 	}
+	t.Run("topic recreated with fewer partitions", func(t *testing.T) {
+		c := start(t)
+		opts := options(c, newStore(), 10, 20)
+		opts.Partition, opts.Partitions = 1, 2
+		if err := errors.Join(c.DeleteTopic(topicName), c.CreateTopic(topicName, 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Capture(timeout(t), opts); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "was deleted and created again") {
+			t.Errorf("captured with %v, want ErrChanged", err)
+		}
+	})
 	t.Run("partition added", func(t *testing.T) {
 		c := start(t)
 		send(t, producer(t, c), count(0, 30)...)
