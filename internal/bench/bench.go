@@ -125,7 +125,7 @@ func (b *bench) pairs(ctx context.Context, c measured, written string, report *r
 		return err
 	}
 	ours, theirs := b.product(b.hindcast), b.peer()
-	l := &line{Case: c.Name, Written: written, Peer: b.options.peer, Least: c.Least[written], Aim: c.Aim[written]}
+	l := &line{Case: c.Name, Written: written, Peer: b.options.peer, Least: c.Bars[written].least, Aim: c.Bars[written].aim}
 	if l.Read, err = b.rowsRead(ctx, c, log); err != nil {
 		return err
 	}
