@@ -139,7 +139,7 @@ func (f *workersFlags) check() (err error) {
 		}
 	}
 	if f.n, err = strconv.Atoi(count); err != nil || f.n < 1 {
-		return usage(fmt.Errorf("--workers %s: it takes a number from 1 on, %q, or %q and a number", f.text, processes, processes+":"))
+		return usage(fmt.Errorf("--workers %s: it takes a number from 1 on, %q, or %q and a number; see hindcast run --help", f.text, processes, processes+":"))
 	}
 	if f.timeout < 0 || f.timeout > lambda.MaxTimeout {
 		return usage(fmt.Errorf("--worker-timeout %s: a call takes at most %s", f.timeout, lambda.MaxTimeout))
