@@ -16,6 +16,7 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+	"github.com/zeebo/xxh3"
 
 	"hindcast/internal/record"
 )
@@ -73,15 +74,19 @@ func (p *page) reset() {
 
 // dictionary numbers the distinct values of a row group in the order in which they come.
 type dictionary struct {
-	byText map[string]int32
-	byWord map[uint64]int32 // fixed values by their bits
 	values page
+	n      int
+	// slots is a hash table, of a power of two: zero, or 32 bits of a hash over a code that is counted from 1.
+	slots []uint64
+	// Codes of values of the dictionary that strings were last coded by, counted from 1; zero is not yet known.
+	of    uint64
+	known []int32
 }
 
 func (d *dictionary) reset() {
-	clear(d.byText)
-	clear(d.byWord)
 	d.values.reset()
+	d.n, d.of = 0, 0
+	clear(d.slots)
 }
 
 // size is what its values take.
@@ -89,7 +94,83 @@ func (d *dictionary) size() int {
 	return len(d.values.text) + 8*len(d.values.ints) + 4*len(d.values.days) + 8*len(d.values.floats)
 }
 
-func (d *dictionary) len() int { return len(d.byText) + len(d.byWord) }
+// text returns the code of a string.
+func (d *dictionary) text(s []byte) int32 {
+	hash := uint32(xxh3.Hash(s)) //nolint:gosec // as many bits as are kept
+	at, code := d.find(hash, func(code int32) bool {
+		return string(d.values.text[d.values.ends[code]:d.values.ends[code+1]]) == string(s)
+	})
+	if code < 0 {
+		d.values.addText(s)
+		code = d.add(at, hash)
+	}
+	return code
+}
+
+// coded returns the code of row i of strings that have codes.
+func (d *dictionary) coded(s *record.Strings, i int) int32 {
+	if d.of != s.Dictionary {
+		d.of = s.Dictionary
+		d.known = slices.Grow(d.known[:0], len(s.Offsets))[:len(s.Offsets)]
+		clear(d.known)
+	}
+	known := &d.known[s.Codes[i]]
+	if *known == 0 {
+		*known = d.text(s.At(i)) + 1
+	}
+	return *known - 1
+}
+
+// fixed returns the code of a value of fixed size.
+func (d *dictionary) fixed(typ format.Type, word uint64) int32 {
+	hash := uint32(word * 0x9E3779B97F4A7C15 >> 32) //nolint:gosec // as many bits as are kept
+	at, code := d.find(hash, func(code int32) bool { return d.values.word(typ, code) == word })
+	if code < 0 {
+		d.values.addFixed(typ, word)
+		code = d.add(at, hash)
+	}
+	return code
+}
+
+// find returns the code with a hash for which is holds, or -1 and the slot where it belongs.
+func (d *dictionary) find(hash uint32, is func(code int32) bool) (at int, code int32) {
+	if 2*d.n >= len(d.slots) {
+		d.grow()
+	}
+	mask := len(d.slots) - 1
+	for at = int(hash) & mask; ; at = (at + 1) & mask {
+		slot := d.slots[at]
+		if slot == 0 {
+			return at, -1
+		}
+		if code := int32(slot) - 1; uint32(slot>>32) == hash && is(code) { //nolint:gosec // its halves
+			return at, code
+		}
+	}
+}
+
+// add gives the value that was added last its code.
+func (d *dictionary) add(at int, hash uint32) int32 {
+	d.n++
+	d.slots[at] = uint64(hash)<<32 | uint64(d.n) //nolint:gosec // a dictionary ends at a size
+	return int32(d.n) - 1                        //nolint:gosec // a dictionary ends at a size
+}
+
+func (d *dictionary) grow() {
+	old := d.slots
+	d.slots = make([]uint64, max(1024, 4*len(old)))
+	mask := len(d.slots) - 1
+	for _, slot := range old {
+		if slot == 0 {
+			continue
+		}
+		at := int(slot>>32) & mask
+		for d.slots[at] != 0 {
+			at = (at + 1) & mask
+		}
+		d.slots[at] = slot
+	}
+}
 
 func newChunkWriter(f record.Field, enc Encoding, millis bool, z *zstd.Encoder) *chunkWriter {
 	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), zstd: z, coding: format.Plain}
@@ -108,7 +189,6 @@ func newChunkWriter(f record.Field, enc Encoding, millis bool, z *zstd.Encoder) 
 	switch {
 	case enc == Dictionary, enc == Auto && (f.Kind == record.String || f.Kind == record.Date):
 		c.coding = format.RLEDictionary
-		c.dict = dictionary{byText: map[string]int32{}, byWord: map[uint64]int32{}}
 	case enc == Delta && f.Kind == record.String:
 		c.coding = format.DeltaByteArray
 	case enc == Delta:
@@ -178,13 +258,11 @@ func (c *chunkWriter) value(col *record.Column, row int) (length int, err error)
 		s := col.Strings.At(row)
 		c.lengths += int64(len(s))
 		if coded {
-			code, known := c.dict.byText[string(s)]
-			if !known {
-				code = int32(len(c.dict.byText)) //nolint:gosec // a dictionary ends at a size
-				c.dict.byText[string(s)] = code
-				c.dict.values.addText(s)
+			if col.Strings.Dictionary != 0 && col.Strings.Codes != nil {
+				p.codes = append(p.codes, c.dict.coded(&col.Strings, row))
+			} else {
+				p.codes = append(p.codes, c.dict.text(s))
 			}
-			p.codes = append(p.codes, code)
 			return len(s), nil
 		}
 		p.addText(s)
@@ -199,13 +277,7 @@ func (c *chunkWriter) value(col *record.Column, row int) (length int, err error)
 		word = uint64(v) //nolint:gosec // its bits
 	}
 	if coded {
-		code, known := c.dict.byWord[word]
-		if !known {
-			code = int32(len(c.dict.byWord)) //nolint:gosec // a dictionary ends at a size
-			c.dict.byWord[word] = code
-			c.dict.values.addFixed(c.typ, word)
-		}
-		p.codes = append(p.codes, code)
+		p.codes = append(p.codes, c.dict.fixed(c.typ, word))
 		return 0, nil
 	}
 	p.addFixed(c.typ, word)
@@ -246,6 +318,17 @@ func (p *page) addFixed(typ format.Type, word uint64) {
 	case format.Int64, format.Int96, format.Float, format.ByteArray, format.FixedLenByteArray:
 		p.ints = append(p.ints, int64(word)) //nolint:gosec // its bits
 	}
+}
+
+// word is the bits of value i of fixed size, of those that dictionaries have.
+func (p *page) word(typ format.Type, i int32) uint64 {
+	switch typ { //nolint:exhaustive // those of newChunkWriter
+	case format.Int32:
+		return uint64(p.days[i]) //nolint:gosec // its bits
+	case format.Double:
+		return math.Float64bits(p.floats[i])
+	}
+	return uint64(p.ints[i]) //nolint:gosec // its bits
 }
 
 // encode lays out values.
@@ -375,7 +458,7 @@ func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
 		c.packed = c.zstd.EncodeAll(c.encoded, c.packed[:0])
 		header := format.PageHeader{
 			Type:                 format.DictionaryPage,
-			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: count(c.dict.len()), Encoding: format.Plain}),
+			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: count(c.dict.n), Encoding: format.Plain}),
 		}
 		if _, err := c.putPage(&c.first, &header, nil); err != nil {
 			return err
