@@ -27,6 +27,7 @@ type chunkWriter struct {
 	field  record.Field
 	typ    format.Type
 	coding format.Encoding // of data pages; see plainFrom
+	coded  bool            // coding is that of a dictionary, if one is of use
 	millis bool
 	width  int // bytes that a value counts for, beside a string's length
 	zstd   *zstd.Encoder
@@ -188,7 +189,7 @@ func newChunkWriter(f record.Field, enc Encoding, millis bool, z *zstd.Encoder) 
 	}
 	switch {
 	case enc == Dictionary, enc == Auto && (f.Kind == record.String || f.Kind == record.Date):
-		c.coding = format.RLEDictionary
+		c.coded = true
 	case enc == Delta && f.Kind == record.String:
 		c.coding = format.DeltaByteArray
 	case enc == Delta:
@@ -207,16 +208,44 @@ func (c *chunkWriter) reset() {
 	c.pages.Reset()
 	c.index, c.offsets = format.ColumnIndex{}, format.OffsetIndex{}
 	c.meta = format.ColumnMetaData{Type: c.typ, PathInSchema: []string{c.field.Name}, Codec: format.Zstd}
-	encodings := []format.Encoding{c.coding}
-	if c.coding == format.RLEDictionary {
-		encodings = append(encodings, format.Plain)
+	if c.coded {
+		c.coding = format.RLEDictionary
 	}
 	if c.field.Nullable {
-		encodings = append(encodings, format.RLE)
 		c.meta.SizeStatistics.DefinitionLevelHistogram = make([]int64, 2)
 	}
-	slices.Sort(encodings)
-	c.meta.Encoding = encodings
+}
+
+// encodings lists what the row group is written in.
+func (c *chunkWriter) encodings() []format.Encoding {
+	list := []format.Encoding{c.coding}
+	if c.coding == format.RLEDictionary {
+		list = append(list, format.Plain)
+	}
+	if c.field.Nullable {
+		list = append(list, format.RLE)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// uncode gives up the dictionary of a row group that has only the current page, if hardly a value comes twice there: ids would
+// fill it for nothing.
+func (c *chunkWriter) uncode() {
+	p := &c.page
+	if c.coding != format.RLEDictionary || c.rows > 0 || 4*c.dict.n <= 3*p.values {
+		return
+	}
+	c.coding = format.Plain
+	of := &c.dict.values
+	for _, code := range p.codes {
+		if c.typ == format.ByteArray {
+			p.addText(of.text[of.ends[code]:of.ends[code+1]])
+		} else {
+			p.addFixed(c.typ, of.word(c.typ, code))
+		}
+	}
+	p.codes = p.codes[:0]
 }
 
 // append adds rows [from, to) of col, ending pages on the way. It returns their size.
@@ -364,6 +393,7 @@ func (c *chunkWriter) endPage() error {
 	if p.rows == 0 {
 		return nil
 	}
+	c.uncode()
 	coding := c.coding
 	if c.plainFrom {
 		coding = format.Plain
@@ -465,6 +495,7 @@ func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
 		}
 		c.meta.DictionaryPageOffset = at
 	}
+	c.meta.Encoding = c.encodings()
 	c.meta.DataPageOffset = at + int64(c.first.Len())
 	if err := write(c.first.Bytes()); err != nil {
 		return err

@@ -138,7 +138,7 @@ func TestADictionaryThatGrowsTooLarge(t *testing.T) {
 	const rows = 60_000
 	var col record.Column
 	for row := range rows {
-		col.Strings.Append(numbered(row))
+		col.Strings.Append(numbered(row / 2))
 	}
 	meta, _, offsets := indexed(t, record.Field{Name: "x", Kind: record.String}, WriterOptions{}, col, rows)
 	m := meta.RowGroups[0].Columns[0].MetaData
@@ -156,6 +156,60 @@ func TestADictionaryThatGrowsTooLarge(t *testing.T) {
 	}
 	if m.SizeStatistics.UnencodedByteArrayDataBytes != 0 {
 		t.Error("the size of strings is told, of which some were counted once")
+	}
+}
+
+// A row group whose first page repeats hardly a value has no dictionary; the next one has one again.
+func TestADictionaryThatIsOfNoUse(t *testing.T) {
+	t.Parallel()
+	const rows = 20_000
+	for _, kind := range []record.Kind{record.String, record.Date} {
+		field := record.Field{Name: "x", Kind: kind, Nullable: true}
+		col := record.Column{Kind: kind, Nulls: record.NewBitmap(2 * rows)}
+		for row := range 2 * rows {
+			v := row
+			if row >= rows {
+				v = row % 3
+			}
+			if row%10 == 0 {
+				col.Nulls.Set(row)
+			}
+			if kind == record.String {
+				col.Strings.Append(numbered(v))
+			} else {
+				col.Int64s = append(col.Int64s, int64(v))
+			}
+		}
+		meta, _, _ := indexed(t, field, WriterOptions{RowGroupRows: rows}, col, 2*rows)
+		for g, want := range [][]format.Encoding{{format.Plain, format.RLE}, {format.Plain, format.RLE, format.RLEDictionary}} {
+			m := meta.RowGroups[g].Columns[0].MetaData
+			if !slices.Equal(m.Encoding, want) || (m.DictionaryPageOffset == 0) != (g == 0) {
+				t.Errorf("%v, row group %d: encodings %v, a dictionary at %d", kind, g, m.Encoding, m.DictionaryPageOffset)
+			}
+		}
+		data := writeFile(t, record.Schema{field}, WriterOptions{RowGroupRows: rows}, &record.Batch{Len: 2 * rows, Columns: []record.Column{col}})
+		f, err := Open(bytes.NewReader(data), int64(len(data)), "f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := f.Read(ReadOptions{})
+		for at := 0; at < 2*rows; {
+			b, err := r.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := &b.Columns[0]
+			for i := range b.Len {
+				switch null := (at+i)%10 == 0; {
+				case got.Nulls.Get(i) != null:
+					t.Fatalf("row %d: null is %v", at+i, !null)
+				case null:
+				case kind == record.String && !bytes.Equal(got.Strings.At(i), col.Strings.At(at+i)), kind == record.Date && got.Int64s[i] != col.Int64s[at+i]:
+					t.Fatalf("%v: row %d is another", kind, at+i)
+				}
+			}
+			at += b.Len
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 	// Auto is Dictionary for strings and dates, Plain for all else.
 	Auto Encoding = iota
 	Plain
-	// Dictionary goes on as Plain within a row group whose dictionary passes 1 MiB.
+	// Dictionary goes on as Plain within a row group whose dictionary passes 1 MiB, and is Plain where hardly a value of its first page comes twice.
 	Dictionary
 	// Delta stores differences: of integers, dates and timestamps from their predecessors; of strings, what follows the prefix
 	// that they share with theirs. Bool and Float64 columns have none.
@@ -84,7 +84,7 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	if err := checkOptions(schema, opts); err != nil {
 		return nil, fmt.Errorf("write parquet: %w", err)
 	}
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, fmt.Errorf("write parquet: %w", err)
 	}
