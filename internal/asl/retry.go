@@ -154,6 +154,9 @@ func (f *frame) attempts(
 		if err != nil {
 			return nil, err
 		}
+		if note.Until == nil {
+			return nil, fmt.Errorf("%s of %q does not say when the next attempt begins: %w", note.Type, note.State, errDiverged)
+		}
 		if err := f.x.engine.clock().Sleep(ctx, *note.Until); err != nil {
 			return nil, err
 		}
