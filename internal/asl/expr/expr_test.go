@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func value(t testing.TB, text string) any {
@@ -310,5 +311,59 @@ func FuzzReference(f *testing.F) {
 		if after, _ := Encode(v); string(after) != string(before) {
 			t.Fatalf("%s changed %s to %s", path, before, after)
 		}
+	})
+}
+
+// FuzzIntrinsics: functions that undo each other do, and what is the same said twice is the same.
+func FuzzIntrinsics(f *testing.F) {
+	f.Add(`[1,2.50,"x",null,{"a":[]}]`, 2)
+	f.Add(`["é\u0000\"'{}", true, 9007199254740993, 1, 1.0]`, 1)
+	f.Fuzz(func(t *testing.T, doc string, n int) {
+		v, err := Decode([]byte(doc))
+		if err != nil {
+			return
+		}
+		list, isList := v.([]any)
+		text := doc
+		if s, ok := v.(string); ok {
+			text = s
+		}
+		env := &Env{Input: map[string]any{"v": v, "s": text, "n": Number(int64(1 + n&15))}}
+		same := func(call string, want any) {
+			t.Helper()
+			c, err := ParseCall(call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.Eval(env); err != nil || !Equal(got, want) {
+				t.Fatalf("%s of %q is %v (%v), want %v", call, doc, got, err, want)
+			}
+		}
+		same("States.StringToJson(States.JsonToString($.v))", v)
+		if len(text) > 0 && len(text) < 5000 && utf8.ValidString(text) {
+			same("States.Base64Decode(States.Base64Encode($.s))", text)
+		}
+		if !isList || len(list) == 0 {
+			return
+		}
+		var joined []any
+		c, _ := ParseCall("States.ArrayPartition($.v, $.n)")
+		parts, err := c.Eval(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range parts.([]any) { //nolint:forcetypeassert // it panics, which is a failure
+			joined = append(joined, part.([]any)...) //nolint:forcetypeassert // likewise
+		}
+		if !Equal(joined, v) {
+			t.Fatalf("the partitions of %s are %v", doc, parts)
+		}
+		same("States.ArrayLength($.v)", Number(int64(len(list))))
+		same("States.ArrayContains($.v, $.v[0])", true)
+		c, _ = ParseCall("States.ArrayUnique($.v)")
+		if env.Input, err = c.Eval(env); err != nil {
+			t.Fatal(err)
+		}
+		same("States.ArrayUnique($)", env.Input)
 	})
 }
