@@ -50,8 +50,8 @@ func killed() string {
 func answer(ctx context.Context, e *asl.Engine, h *Histories) {
 	for ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
-		for ev := range h.Read(asl.HistoryName{Execution: "run"}) {
-			if ev.Token != "" && ev.Type == asl.TaskScheduled {
+		for ev, err := range h.Read(asl.HistoryName{Execution: "run"}) {
+			if err == nil && ev.Token != "" && ev.Type == asl.TaskScheduled {
 				_ = e.SendTaskSuccess(ctx, ev.Token, json.RawMessage(`"yes"`)) // refused once it is answered
 			}
 		}
