@@ -40,7 +40,7 @@ var keyType = reflect.TypeFor[Key]()
 // stateTags are those of a struct of columns of states.
 var stateTags = tags{tag: "row", private: true, options: []string{"from=", "date"}, of: func(f *field, t reflect.Type) (reflect.Type, error) {
 	if t == keyType {
-		f.key = true
+		f.key, f.lent = true, true
 		return t, nil
 	}
 	if t.Kind() != reflect.Slice {
@@ -76,9 +76,6 @@ func (f ColumnFold[E, S]) types() (t columnTypes, err error) {
 		row := &t.rows[i]
 		if !row.key {
 			continue
-		}
-		if row.from == "" {
-			row.from = row.column
 		}
 		at := schemaOf(t.events).Index(row.from)
 		switch {

@@ -36,7 +36,8 @@ type field struct {
 	typ    goType
 	ptr    bool // the field is a pointer, the column may hold nulls
 	key    bool
-	from   string // of a [Key]: the event's column
+	lent   bool // a [Key] or a [Same]: its values are those of the events' column from
+	from   string
 }
 
 func (f *field) kind() record.Kind {
@@ -162,9 +163,9 @@ func (g tags) field(sf reflect.StructField) (f field, skip bool, err error) {
 	for _, o := range splitOptions(options) {
 		known := slices.Contains(g.options, strings.SplitAfter(o, "=")[0])
 		switch from, isFrom := strings.CutPrefix(o, "from="); {
-		case o == "null" && known:
+		case o == "null" && known && (f.lent || g.tag == "event"):
 			f.ptr = true
-		case isFrom && known && f.key && from != "":
+		case isFrom && known && f.lent && from != "":
 			f.from = from
 		case o == "key" && known:
 			f.key = true
@@ -175,6 +176,9 @@ func (g tags) field(sf reflect.StructField) (f field, skip bool, err error) {
 		default:
 			return f, false, fmt.Errorf("tag %s: unknown option %q: there is %s", quoted, o, strings.Join(g.options, " and "))
 		}
+	}
+	if f.lent && f.from == "" {
+		f.from = f.column
 	}
 	switch {
 	case f.key && f.ptr:

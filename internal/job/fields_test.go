@@ -89,7 +89,7 @@ func TestPrivateStateIsPlain(t *testing.T) {
 		}{},
 	}
 	for want, state := range bad { // a fold of each would be compiled for long
-		if _, err := rowTypeOf(reflect.TypeOf(state)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := rowTypeOf(reflect.TypeOf(state), rowTags); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}

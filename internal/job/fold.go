@@ -34,7 +34,7 @@ type Fold[E, S any] struct {
 // Shape implements [Transform].
 func (f Fold[E, S]) Shape() (Shape, error) {
 	events, eventErr := eventTags.fields(reflect.TypeFor[E]())
-	row, rowErr := rowTypeOf(reflect.TypeFor[S]())
+	row, rowErr := rowTypeOf(reflect.TypeFor[S](), rowTags)
 	errs := []error{eventErr, rowErr}
 	if f.Apply == nil {
 		errs = append(errs, errors.New("fold has no Apply: say what an event adds to the state"))
@@ -61,7 +61,7 @@ func (f Fold[E, S]) Open(o Options) (Runner, error) {
 		return nil, err
 	}
 	t := reflect.TypeFor[S]()
-	row, err := rowTypeOf(t)
+	row, err := rowTypeOf(t, rowTags)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,14 @@
 //		Each: func(l *Line, emit func(Entry)) { emit(Entry{ID: l.ID, Amount: l.Quantity * l.Price}) },
 //	}
 //
+// Columns that a row takes over as they are need not be read into the event: [Same] passes them through, which is faster.
+//
+//	type Entry struct {
+//		ID     job.Same[string]     `row:"event_id,key"`            // the events' column event_id
+//		At     job.Same[job.Micros] `row:"booked_at,from=occurred_at"`
+//		Amount int64                `row:"amount_mills"`
+//	}
+//
 // # By column
 //
 // Where most of a run's time goes into its fold, the same fold can be written over columns. It runs several times as fast, and its rows are the same:

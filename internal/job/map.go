@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"unsafe"
 
 	"hindcast/internal/job/wire"
@@ -23,15 +24,25 @@ type Map[E, R any] struct {
 	Each func(e *E, emit func(R))
 }
 
-// Shape implements [Transform].
-func (m Map[E, R]) Shape() (Shape, error) {
+// types are the columns that are read, those that rows have, and which of these pass through.
+func (m Map[E, R]) types() (events []field, row rowType, same []same, err error) {
 	events, eventErr := eventTags.fields(reflect.TypeFor[E]())
-	row, rowErr := rowTypeOf(reflect.TypeFor[R]())
+	row, rowErr := rowTypeOf(reflect.TypeFor[R](), mapTags)
 	errs := []error{eventErr, rowErr}
 	if m.Each == nil {
 		errs = append(errs, errors.New("map has no Each: say what rows an event gives"))
 	}
 	if err := errors.Join(errs...); err != nil {
+		return nil, row, nil, err
+	}
+	events, same, err = withSame(events, row)
+	return events, row, same, err
+}
+
+// Shape implements [Transform].
+func (m Map[E, R]) Shape() (Shape, error) {
+	events, row, _, err := m.types()
+	if err != nil {
 		return Shape{}, err
 	}
 	return Shape{Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys}, nil
@@ -39,18 +50,15 @@ func (m Map[E, R]) Shape() (Shape, error) {
 
 // Open implements [Transform].
 func (m Map[E, R]) Open(o Options) (Runner, error) {
-	if _, err := m.Shape(); err != nil {
+	events, row, same, err := m.types()
+	if err != nil {
 		return nil, err
 	}
 	in, err := newLoader[E]()
 	if err != nil {
 		return nil, err
 	}
-	row, err := rowTypeOf(reflect.TypeFor[R]())
-	if err != nil {
-		return nil, err
-	}
-	r := &mapRunner[E, R]{spec: m, in: in, row: row, slots: make([]rowList, o.Slots), bucket: o.Bucket}
+	r := &mapRunner[E, R]{spec: m, events: events, in: in, row: row, same: same, slots: make([]rowList, o.Slots), bucket: o.Bucket}
 	r.emit = func(row R) { r.emitted = append(r.emitted, row) }
 	if o.Bucket != nil {
 		if r.bucketBy, err = row.bucketColumn(o); err != nil {
@@ -62,6 +70,7 @@ func (m Map[E, R]) Open(o Options) (Runner, error) {
 
 type mapRunner[E, R any] struct {
 	spec     Map[E, R]
+	events   []field
 	in       *loader[E]
 	row      rowType
 	bucket   func([]byte) int
@@ -71,6 +80,8 @@ type mapRunner[E, R any] struct {
 	emit     func(R)
 	emitted  []R // of one event
 	scratch  []byte
+	same     []same
+	pending  []pending
 
 	held  int64 // bytes, but for what slots grew by since Size was asked
 	grown []int // these slots
@@ -81,14 +92,19 @@ func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome
 	if r.drained {
 		return errDrained
 	}
-	return r.in.eachBlock(b, rows, slots, func(block block[E]) error {
+	if err := checkColumns(b, r.events); err != nil {
+		return err
+	}
+	of := &record.Batch{Len: b.Len, Columns: b.Columns[:len(r.in.fields)], Offsets: b.Offsets, RecordTimes: b.RecordTimes}
+	return r.in.eachBlock(of, rows, slots, func(block block[E]) error {
+		block.batch = b
 		for next := 0; next < len(block.events); {
 			var err error
 			if next, err = r.apply(block, next, out); err != nil {
 				return err
 			}
 		}
-		return nil
+		return r.fill(b)
 	})
 }
 
@@ -117,7 +133,7 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 		calling = "Each"
 		r.emitted = r.emitted[:0]
 		r.spec.Each(e, r.emit)
-		unfit, err := r.keep(b.slot(i))
+		unfit, err := r.keep(b, i)
 		switch {
 		case err != nil:
 			return i, &Failure{b.rows[i], err}
@@ -132,15 +148,24 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 	return i, nil
 }
 
-// keep adds the rows of one event to their slots: all, or none if one of them is unfit.
-func (r *mapRunner[E, R]) keep(slot int32) (unfit, err error) {
-	for n := range r.emitted {
-		p := unsafe.Pointer(&r.emitted[n])
-		to := int(slot)
-		if r.bucket != nil {
-			r.scratch = r.bucketBy.bucketValue(r.scratch[:0], p)
-			to = r.bucket(r.scratch)
+// lacks says which column that passes through is null, and must not be.
+func (r *mapRunner[E, R]) lacks(b *record.Batch, row int32) error {
+	for i := range r.same {
+		f := &r.row.fields[r.same[i].row]
+		if !f.ptr && b.Columns[r.same[i].event].Nulls.Get(int(row)) {
+			return fmt.Errorf("column %s is null, which field %s cannot hold: give its tag the option null if that is allowed, or have Where leave such events out", f.from, f.name)
 		}
+	}
+	return nil
+}
+
+// keep adds the rows of event i to their slots: all, or none if one of them is unfit.
+func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
+	if unfit := r.lacks(b.batch, b.rows[i]); unfit != nil && len(r.emitted) > 0 {
+		return unfit, nil
+	}
+	for n := range r.emitted {
+		to := r.slotOf(b, i, n)
 		if to < 0 || to >= len(r.slots) {
 			return nil, fmt.Errorf("it belongs to slot %d of %d", to, len(r.slots))
 		}
@@ -149,32 +174,48 @@ func (r *mapRunner[E, R]) keep(slot int32) (unfit, err error) {
 			l.grown = true
 			r.grown = append(r.grown, to)
 		}
-		if unfit := l.add(&r.row, p); unfit != nil {
-			r.takeBack(slot, n)
+		if unfit := l.add(&r.row, unsafe.Pointer(&r.emitted[n])); unfit != nil {
+			for n--; n >= 0; n-- {
+				r.slots[r.slotOf(b, i, n)].removeLast()
+			}
+			r.pending = slices.DeleteFunc(r.pending, func(p pending) bool { return p.row == b.rows[i] })
 			return unfit, nil
+		}
+		if len(r.same) > 0 {
+			r.pending = append(r.pending, pending{l.chunks[len(l.chunks)-1], b.rows[i]})
 		}
 	}
 	return nil, nil
 }
 
-// takeBack removes the first n rows of the event, which were added last.
-func (r *mapRunner[E, R]) takeBack(slot int32, n int) {
-	for ; n > 0; n-- {
-		to := int(slot)
-		if r.bucket != nil {
-			r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(&r.emitted[n-1]))
-			to = r.bucket(r.scratch)
-		}
-		r.slots[to].removeLast()
+// slotOf is the slot of the nth row of event i.
+func (r *mapRunner[E, R]) slotOf(b block[E], i, n int) int {
+	if r.bucket == nil {
+		return int(b.slot(i))
 	}
+	if f := r.bucketBy; f.lent {
+		c, row := &b.batch.Columns[r.same[slices.IndexFunc(r.same, func(s same) bool { return &r.row.fields[s.row] == f })].event], int(b.rows[i])
+		if c.Kind == record.String {
+			return r.bucket(append(r.scratch[:0], c.Strings.At(row)...))
+		}
+		return r.bucket(strconv.AppendInt(r.scratch[:0], c.Int64s[row], 10))
+	}
+	r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(&r.emitted[n]))
+	return r.bucket(r.scratch)
 }
 
 // Drain implements [Runner].
 func (r *mapRunner[E, R]) Drain(slot int, yield func(*record.Batch) error) error {
 	r.drained = true
 	list := &r.slots[slot]
+	coded := r.spell(list)
 	order := list.sorted(r.row.comparers())
 	out := newBatch(r.row.fields)
+	for c, s := range coded {
+		if s != nil {
+			out.Columns[c].Strings = record.Strings{Codes: []uint32{}, Offsets: s.offsets, Data: s.text, Dictionary: s.number}
+		}
+	}
 	for len(order) > 0 {
 		n := min(outRows, len(order))
 		truncate(out, 0)
@@ -201,6 +242,7 @@ func (r *mapRunner[E, R]) Snapshot(dst io.Writer) error {
 	var w wire.Writer
 	for i := range r.slots {
 		w.Uint(uint64(len(r.slots[i].chunks)))
+		r.spell(&r.slots[i])
 		for _, b := range r.slots[i].chunks {
 			writeBatch(&w, b)
 			if err := w.Flush(dst); err != nil {
@@ -270,6 +312,10 @@ func likeBatch(b *record.Batch) *record.Batch {
 		case record.Float64:
 			to.Float64s = make([]float64, 0, b.Len)
 		case record.String:
+			if from.Strings.Codes != nil {
+				to.Strings.Codes = make([]uint32, 0, b.Len)
+				break
+			}
 			to.Strings.Offsets = make([]uint32, 0, b.Len+1)
 			to.Strings.Data = make([]byte, 0, len(from.Strings.Data)+len(from.Strings.Data)/16)
 		default:
@@ -347,6 +393,11 @@ func (l *rowList) gather(out *record.Column, c int, order []int32) error {
 			extendNulls(out, n)
 		}
 		switch {
+		case out.Strings.Codes != nil:
+			if in.Nulls.Get(i) {
+				out.Nulls.Set(n)
+			}
+			out.Strings.Codes = append(out.Strings.Codes, in.Strings.Codes[i])
 		case in.Nulls.Get(i):
 			appendNull(out, n)
 		case in.Kind == record.String:

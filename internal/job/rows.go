@@ -25,17 +25,20 @@ type rowType struct {
 	keys   int
 }
 
-func rowTypeOf(t reflect.Type) (rowType, error) {
-	fields, err := rowTags.fields(t)
+func rowTypeOf(t reflect.Type, tags tags) (rowType, error) {
+	fields, err := tags.fields(t)
 	if err == nil && len(fields) == 0 {
 		err = fmt.Errorf("%s has no column: tag its fields, as `row:\"country,key\"`", typeName(t))
 	}
 	return rowType{name: typeName(t), fields: fields, keys: keyCount(fields)}, err
 }
 
-// appendTo adds the row at p to b, whose columns are those of the row.
+// appendTo adds the row at p to b, whose columns are those of the row. Columns that pass through are left to the caller.
 func (t *rowType) appendTo(b *record.Batch, p unsafe.Pointer) error {
 	for i := range t.fields {
+		if t.fields[i].lent {
+			continue
+		}
 		if err := t.fields[i].appendTo(&b.Columns[i], b.Len, unsafe.Add(p, t.fields[i].offset)); err != nil {
 			truncate(b, b.Len) // the columns before this one have the row already
 			return err
@@ -136,7 +139,9 @@ func truncate(b *record.Batch, n int) {
 		c := &b.Columns[i]
 		c.Int64s = c.Int64s[:min(n, len(c.Int64s))]
 		c.Float64s = c.Float64s[:min(n, len(c.Float64s))]
-		if s := &c.Strings; len(s.Offsets) > n {
+		if s := &c.Strings; s.Codes != nil {
+			s.Codes = s.Codes[:min(n, len(s.Codes))]
+		} else if len(s.Offsets) > n {
 			s.Offsets = s.Offsets[:n+1]
 			s.Data = s.Data[:s.Offsets[n]]
 		}

@@ -151,13 +151,19 @@ func (r *mapRunner[E, R]) Size() int64 {
 		l.grown = false
 	}
 	r.grown = r.grown[:0]
-	return r.held
+	held := r.held
+	for i := range r.same {
+		held += r.same[i].shared.size() + 4*int64(cap(r.same[i].shared.known))
+	}
+	return held
 }
 
 func batchSize(b *record.Batch) (n int64) {
 	for i := range b.Columns {
 		c := &b.Columns[i]
-		n += 8*int64(cap(c.Nulls)+cap(c.Int64s)+cap(c.Float64s)) + 4*int64(cap(c.Strings.Offsets)) + int64(cap(c.Strings.Data))
+		if n += 8*int64(cap(c.Nulls)+cap(c.Int64s)+cap(c.Float64s)) + 4*int64(cap(c.Strings.Codes)); c.Strings.Codes == nil {
+			n += 4*int64(cap(c.Strings.Offsets)) + int64(cap(c.Strings.Data))
+		}
 	}
 	return n
 }

@@ -18,12 +18,9 @@ func Job() job.Job {
 
 // Line is what is read of an invoice line.
 type Line struct {
-	ID       string    `event:"event_id"`
 	Account  *string   `event:"account_id"` // null where a customer has none
 	At       time.Time `event:"occurred_at"`
 	Version  int64     `event:"version"` // 1, 2, 3 … of the account
-	Kind     string    `event:"kind"`
-	Invoice  string    `event:"invoice_no"`
 	Quantity int64     `event:"quantity"`
 	Price    int64     `event:"unit_price_mills"`
 }
@@ -54,22 +51,20 @@ func Balances() job.Transform {
 	}
 }
 
-// Entry is a line of an account's ledger.
+// Entry is a line of an account's ledger. All but the amount passes through from the event.
 type Entry struct {
-	ID      string    `row:"event_id,key"`
-	Account string    `row:"account_id"`
-	At      time.Time `row:"occurred_at"`
-	Kind    string    `row:"kind"`
-	Invoice string    `row:"invoice_no"`
-	Amount  int64     `row:"amount_mills"`
+	ID      job.Same[string]     `row:"event_id,key"`
+	Account job.Same[string]     `row:"account_id"`
+	At      job.Same[job.Micros] `row:"occurred_at"`
+	Kind    job.Same[string]     `row:"kind"`
+	Invoice job.Same[string]     `row:"invoice_no"`
+	Amount  int64                `row:"amount_mills"`
 }
 
 // Ledger gives an entry for each event that has an account.
 func Ledger() job.Transform {
 	return job.Map[Line, Entry]{
 		Where: (*Line).hasAccount,
-		Each: func(l *Line, emit func(Entry)) {
-			emit(Entry{ID: l.ID, Account: *l.Account, At: l.At, Kind: l.Kind, Invoice: l.Invoice, Amount: l.amount()})
-		},
+		Each:  func(l *Line, emit func(Entry)) { emit(Entry{Amount: l.amount()}) },
 	}
 }

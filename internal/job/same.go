@@ -1,0 +1,218 @@
+package job
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"hindcast/internal/record"
+)
+
+// Same marks a column of a [Map]'s rows that is the events' column of the same name, or of that in the tag's option from, as `row:"note,from=memo"`. Its values go
+// into the row as they lie, and need no field in the event. It is a string, int64, float64, bool, [Micros] for a timestamp, or [Days] for a date; with the
+// option null it may be null; without, an event whose value is null gives no rows, or is a dead letter.
+type Same[T string | int64 | float64 | bool | Micros | Days] struct{}
+
+func (Same[T]) same() reflect.Type { return reflect.TypeFor[T]() }
+
+// mapTags are those of the rows of a map.
+var mapTags = tags{tag: "row", private: true, options: []string{"key", "date", "null", "from="}, of: func(f *field, t reflect.Type) (reflect.Type, error) {
+	if s, ok := reflect.TypeAssert[interface{ same() reflect.Type }](reflect.Zero(t)); ok {
+		f.lent = true
+		f.typ = goTypeOf(s.same())
+		return s.same(), nil
+	}
+	return f.of(t)
+}}
+
+// same is a column that passes through.
+type same struct {
+	row, event int // columns
+	shared     shared
+}
+
+// withSame adds the columns that pass through to those that a map reads. It returns which they are.
+func withSame(events []field, row rowType) ([]field, []same, error) {
+	var list []same
+	events = slices.Clip(events)
+	for i := range row.fields {
+		f := &row.fields[i]
+		if !f.lent {
+			continue
+		}
+		at := schemaOf(events).Index(f.from)
+		switch {
+		case at < 0:
+			at = len(events)
+			events = append(events, field{name: f.name, column: f.from, typ: f.typ, ptr: f.ptr})
+		case events[at].kind() != f.kind():
+			return nil, nil, fmt.Errorf("field %s: column %s is %s here, and %s in field %s", f.name, f.from, f.kind(), events[at].kind(), events[at].name)
+		}
+		list = append(list, same{row: i, event: at})
+	}
+	return events, list, nil
+}
+
+// shared holds strings that came by the codes of dictionaries, each once.
+type shared struct {
+	keys
+	of    uint64   // the dictionary that known is for
+	known []uint32 // by its codes: 1 + the string's number here, or 0
+	// offsets and number are of the dictionary that they make, when all are there.
+	offsets []uint32
+	number  uint64
+}
+
+// mostSharedBytes is how many bytes of strings are kept once; what comes then is kept row by row.
+const mostSharedBytes = 1 << 28
+
+// takes readies s for a column, and reports whether its strings come by codes that are worth it.
+func (s *shared) takes(c *record.Column) bool {
+	if c.Kind != record.String || c.Strings.Codes == nil || c.Strings.Dictionary == 0 || len(s.text) > mostSharedBytes {
+		return false
+	}
+	if s.index == nil {
+		s.keys = newKeys(false, false)
+		s.add(s.hash(0, nil), 0, nil) // what nulls refer to
+	}
+	if s.of != c.Strings.Dictionary {
+		n := len(c.Strings.Offsets)
+		s.of, s.known = c.Strings.Dictionary, slices.Grow(s.known[:0], n)[:n]
+		clear(s.known)
+	}
+	return true
+}
+
+// code is the number of the string that row has in c, which it takes.
+func (s *shared) code(c *record.Column, row int32) uint32 {
+	known := &s.known[c.Strings.Codes[row]]
+	if *known == 0 {
+		text := c.Strings.At(int(row))
+		hash := s.hash(0, text)
+		id := s.find(0, text, hash)
+		if id == none {
+			id = s.add(hash, 0, text)
+		}
+		*known = id + 1
+	}
+	return *known - 1
+}
+
+// spell makes the dictionary of what is there.
+func (s *shared) spell() {
+	if len(s.offsets) == len(s.entries)+1 {
+		return
+	}
+	s.offsets = s.offsets[:0]
+	for i := range s.entries {
+		s.offsets = append(s.offsets, uint32(s.entries[i].key)) //nolint:gosec // takes keeps it small
+	}
+	s.offsets, s.number = append(s.offsets, uint32(len(s.text))), record.NewDictionary() //nolint:gosec // as above
+}
+
+// pending is a row that lacks the columns that pass through.
+type pending struct {
+	to  *record.Batch
+	row int32 // of the batch of events
+}
+
+// fill completes the rows of a block, a column at a time.
+func (r *mapRunner[E, R]) fill(b *record.Batch) error {
+	for i := range r.same {
+		s := &r.same[i]
+		from := &b.Columns[s.event]
+		coded := s.shared.takes(from)
+		for _, p := range r.pending {
+			if err := s.append(&p.to.Columns[s.row], from, p.row, coded); err != nil {
+				return &Failure{p.row, fmt.Errorf("field %s: %w", r.row.fields[s.row].name, err)}
+			}
+		}
+	}
+	r.pending = r.pending[:0]
+	return nil
+}
+
+// append adds the value of a row of from to a chunk's column.
+func (s *same) append(to, from *record.Column, row int32, coded bool) error {
+	n := length(to)
+	if from.Nulls != nil {
+		extendNulls(to, n)
+		if from.Nulls.Get(int(row)) {
+			if to.Strings.Codes != nil {
+				to.Nulls.Set(n)
+				to.Strings.Codes = append(to.Strings.Codes, 0)
+			} else {
+				appendNull(to, n)
+			}
+			return nil
+		}
+	}
+	switch {
+	case to.Kind == record.Float64:
+		to.Float64s = append(to.Float64s, from.Float64s[row])
+	case to.Kind != record.String:
+		to.Int64s = append(to.Int64s, from.Int64s[row])
+	case coded && (to.Strings.Codes != nil || n == 0):
+		to.Strings.Codes = append(to.Strings.Codes, s.shared.code(from, row))
+	default:
+		if err := s.shared.plain(to); err != nil {
+			return err
+		}
+		return appendString(to, from.Strings.At(int(row)))
+	}
+	return nil
+}
+
+// plain spells the strings of a column out.
+func (s *shared) plain(c *record.Column) error {
+	codes := c.Strings.Codes
+	if codes == nil {
+		return nil
+	}
+	c.Strings = record.Strings{}
+	for n, code := range codes {
+		var text []byte
+		if !c.Nulls.Get(n) {
+			text = s.key(code)
+		}
+		if err := appendString(c, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// length is how many values a column has.
+func length(c *record.Column) int {
+	switch {
+	case c.Kind == record.Float64:
+		return len(c.Float64s)
+	case c.Kind != record.String:
+		return len(c.Int64s)
+	case c.Strings.Codes != nil:
+		return len(c.Strings.Codes)
+	}
+	return max(len(c.Strings.Offsets)-1, 0)
+}
+
+// spell gives coded columns of chunks their dictionary. It reports by column of the rows whether all chunks of a list have codes there.
+func (r *mapRunner[E, R]) spell(l *rowList) []*shared {
+	out := make([]*shared, len(r.row.fields))
+	for i := range r.same {
+		s := &r.same[i]
+		all := true
+		for _, b := range l.chunks {
+			c := &b.Columns[s.row]
+			if c.Strings.Codes == nil {
+				all = false
+				continue
+			}
+			s.shared.spell()
+			c.Strings.Offsets, c.Strings.Data = s.shared.offsets, s.shared.text
+		}
+		if all && s.shared.offsets != nil {
+			out[s.row] = &s.shared
+		}
+	}
+	return out
+}
