@@ -38,6 +38,13 @@ func (p *progress) update(u local.Update) {
 	if u.State != "" && u.State != p.state {
 		p.enter(u.State)
 	}
+	if u.Asked != "" {
+		to := p.io.Err
+		if p.bars != nil {
+			to = p.bars // which writes it above them
+		}
+		fmt.Fprintf(to, "asked    %s\n", u.Asked)
+	}
 	p.rows.Add(u.Rows)
 	if u.Total > 0 && p.bar != nil {
 		p.total = int64(u.Total)

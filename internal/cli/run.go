@@ -70,7 +70,7 @@ func (a *app) resumeCmd() *cobra.Command {
 	var workers workersFlags
 	cmd := &cobra.Command{
 		Use:     "resume RUN",
-		Short:   "Go on with a run that was interrupted or failed; finished shards are not redone",
+		Short:   "Go on with a run that was paused or interrupted, or has failed; finished shards are not redone",
 		Example: "  hindcast resume 20111210-090000-daily-country-revenue-1f2e3d4c",
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,6 +85,22 @@ func (a *app) resumeCmd() *cobra.Command {
 			r, err := ws.Env.Request(ctx, args[0])
 			if err != nil {
 				return err
+			}
+			control, err := ws.Env.Control(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if _, paused := control.Paused(); paused {
+				if _, err := ws.Env.Ask(ctx, args[0], step.Change{By: local.By(), Paused: new(bool)}); err != nil {
+					return err
+				}
+				if ws.Running(args[0]) {
+					s, err := ws.Status(ctx, args[0])
+					if err != nil {
+						return err
+					}
+					return a.print(s, func(w io.Writer) { fmt.Fprintf(w, "%s: goes on where it was paused\n", s.Run) })
+				}
 			}
 			if workers.process && !r.Functions {
 				return usage(fmt.Errorf("run %s began with workers in this process, and goes on with these: leave out --workers %s", args[0], processes))

@@ -71,6 +71,8 @@ func (a *app) statusCmd() *cobra.Command {
 
 func phase(s local.Status) string {
 	switch {
+	case s.Running && s.Paused:
+		return string(s.Phase) + ", paused"
 	case s.Running:
 		return string(s.Phase) + ", running"
 	case s.Phase == local.Planning || s.Phase == local.Capturing || s.Phase == local.Computing || s.Phase == local.Validating:
@@ -102,6 +104,9 @@ func (a *app) printStatus(w io.Writer, s local.Status) {
 	if s.Shards > 0 {
 		fmt.Fprintf(t, "shards\t%d of %d done\n", s.Done, s.Shards)
 	}
+	if asked := local.Asked(step.Control{Changes: s.Asked}); asked != "" {
+		fmt.Fprintf(t, "asked for\t%s\n", asked)
+	}
 	if s.Failure != "" {
 		fmt.Fprintf(t, "failed\t%s\n", strings.ReplaceAll(s.Failure, "\n", "\n\t"))
 	}
@@ -124,7 +129,7 @@ func (a *app) printStatus(w io.Writer, s local.Status) {
 	case local.RolledBack:
 		fmt.Fprintf(w, "to serve it again: %s\n", a.command("promote", s.Run))
 	case local.Planning, local.Capturing, local.Computing, local.Validating:
-		if !s.Running {
+		if !s.Running || s.Paused {
 			fmt.Fprintf(w, "next: %s\n", a.command("resume", s.Run))
 		}
 	case local.Quarantined, local.Aborted:

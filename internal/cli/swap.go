@@ -73,7 +73,7 @@ func (a *app) abortCmd() *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
 		Use:     "abort RUN",
-		Short:   "Give a run up: nothing promotes it any more, and its workers stop at their next lap",
+		Short:   "Give a run up: nothing promotes it any more, and it ends if it runs",
 		Example: `  hindcast abort 20111210-090000-daily-country-revenue-1f2e3d4c --why "wrong window"`,
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -138,7 +138,7 @@ func (f functions) start(ctx context.Context, w *Workspace, r step.Request, opts
 	for _, s := range step.States() {
 		limited := lambda.Function{
 			Name: string(s), Bootstrap: bootstrap(f.dir, s), Env: env, Log: log,
-			Timeout: f.timeout, Memory: f.memory, Concurrency: max(opts.Workers, DefaultWorkers),
+			Timeout: f.timeout, Memory: f.memory, Concurrency: concurrency,
 		}
 		if s == step.Work {
 			limited.Timeout = cmp.Or(opts.Timeout, f.timeout)
@@ -147,6 +147,9 @@ func (f functions) start(ctx context.Context, w *Workspace, r step.Request, opts
 	}
 	return out, nil
 }
+
+// concurrency is how many environments functions may have, as accounts have it at first. The state machine asks for no more than it is told to.
+const concurrency = 1000
 
 // fleet is a service for each state.
 type fleet struct {

@@ -29,6 +29,8 @@ type Update struct {
 	// Shard has read Rows more rows.
 	Shard string
 	Rows  int64
+	// Asked is what is asked of the run, when that has changed.
+	Asked string
 }
 
 // RunOptions say how an execution is driven.
@@ -149,6 +151,8 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 	w.mu.Lock()
 	w.watch = opts.Watch
 	w.mu.Unlock()
+	ctx, stop := w.obey(ctx, engine, r.Run, opts.Workers)
+	defer stop()
 	var res asl.Result
 	switch ended.Type {
 	case "": // it was interrupted, perhaps before its first event
@@ -206,8 +210,8 @@ func lastExecution(dir string) (int, error) {
 	return last, nil
 }
 
-// running reports whether a process drives the run.
-func (w *Workspace) running(run string) bool {
+// Running reports whether a process of this machine drives the run.
+func (w *Workspace) Running(run string) bool {
 	dir := w.historyDir(run)
 	last, err := lastExecution(dir)
 	return err == nil && last > 0 && (&aslfile.Histories{Dir: dir}).Held(executionName(last))

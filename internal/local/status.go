@@ -46,6 +46,9 @@ type Status struct {
 	Shards  int       `json:"shards"`
 	Done    int       `json:"done"`
 	Version int64     `json:"version,omitempty"` // that the run's last promotion or rollback made
+	// Asked are the changes that people asked for while it went on, oldest first; Paused says that it is to stand still.
+	Asked  []step.Change `json:"asked,omitempty"`
+	Paused bool          `json:"paused,omitempty"`
 	// Failure is why the run stopped, where something failed. It is empty while the run goes on.
 	Failure string `json:"failure,omitempty"`
 	// Moved is why a proven run can be promoted no more: others changed what it replaces.
@@ -103,10 +106,16 @@ func (w *Workspace) status(ctx context.Context, run string, known commits) (Stat
 	if err != nil {
 		return Status{}, err
 	}
-	s := Status{Run: run, Job: r.Job, By: r.By, At: r.At, Why: r.Why, Phase: Planning, Running: w.running(run)}
+	s := Status{Run: run, Job: r.Job, By: r.By, At: r.At, Why: r.Why, Phase: Planning, Running: w.Running(run)}
 	if r.Window != nil {
 		s.Window = r.Window.String()
 	}
+	control, err := w.Env.Control(ctx, run)
+	if err != nil {
+		return s, err
+	}
+	_, s.Paused = control.Paused()
+	s.Asked = control.Changes
 	progress, err := w.Env.Done(ctx, run)
 	if err != nil {
 		return s, err

@@ -19,6 +19,7 @@
 //	           verdict.json      the checks
 //	           account.json      what became of every offset of the read range
 //	           decision.json     promote or abort, written once
+//	           control.json      what people asked of it while it went on
 package step
 
 import (

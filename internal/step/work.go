@@ -30,11 +30,16 @@ type workIn struct {
 	Seq int `json:"seq"`
 	// Cursor is where the lap before stopped.
 	Cursor *transform.Position `json:"cursor,omitempty"`
+	// Workers is how many go on beside each other.
+	Workers int `json:"workers,omitempty"`
 }
 
 type workOut struct {
 	workIn
 	Done bool `json:"done"`
+	// Paused says that the run is to stand still: the next lap is to begin in Hold seconds.
+	Paused bool `json:"paused"`
+	Hold   int  `json:"hold,omitempty"`
 }
 
 // finished is what a finished shard leaves behind.
@@ -64,6 +69,10 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	case !lost(err):
 		return workOut{}, err
 	}
+	control := &controlled{env: e, run: in.Run, workers: in.Workers, began: e.Now()}
+	if control.look(ctx); control.paused() {
+		return workOut{workIn: in, Paused: true, Hold: control.hold()}, nil
+	}
 	p, err := e.Planned(ctx, in.Run)
 	if err != nil {
 		return workOut{}, err
@@ -72,16 +81,20 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	if err := readJSON(ctx, store, shardKey(in.Shard), &sh); err != nil {
 		return workOut{}, err
 	}
-	l := &lap{env: e, request: r, shard: sh, store: store, files: map[string]map[string][]table.File{}}
+	l := &lap{env: e, request: r, shard: sh, store: store, control: control, files: map[string]map[string][]table.File{}}
 	res, err := l.run(ctx, p.Plan, j, in)
 	if err != nil {
 		return workOut{}, fmt.Errorf("shard %s: %w", in.Shard, err)
 	}
 	if !res.Done {
+		out.Done, out.Seq, out.Cursor = false, in.Seq+1, res.Cursor
+		if control.paused() {
+			out.Paused, out.Hold = true, control.hold()
+			return out, nil
+		}
 		if in.Cursor != nil && res.Cursor != nil && *in.Cursor == *res.Cursor {
 			return workOut{}, &Error{NoProgress, fmt.Errorf("shard %s: lap %d ended where it began, at %s", in.Shard, in.Seq, res.Cursor)}
 		}
-		out.Done, out.Seq, out.Cursor = false, in.Seq+1, res.Cursor
 		return out, nil
 	}
 	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{Shard: in.Shard, Files: l.files, Fingerprints: len(res.Fingerprints), Result: res})
@@ -93,6 +106,7 @@ type lap struct {
 	request Request
 	shard   share
 	store   blob.Store // the run's
+	control *controlled
 	dataset blob.Store
 	writes  *errgroup.Group // of partitions
 
@@ -140,7 +154,7 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	if err != nil {
 		return transform.Result{}, err
 	}
-	counted := &counting{Reader: reader, tell: func(rows int64) {
+	counted := &counting{Reader: reader, control: l.control, tell: func(rows int64) {
 		if l.env.Progress != nil {
 			l.env.Progress(in.Run, in.Shard, rows)
 		}
@@ -251,7 +265,7 @@ func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, colum
 func (l *lap) stop(ctx context.Context, c *counting) func() bool {
 	deadline, limited := ctx.Deadline()
 	return func() bool {
-		if l.request.LapRows > 0 && c.rows >= l.request.LapRows {
+		if l.control.paused() || l.request.LapRows > 0 && c.rows >= l.request.LapRows {
 			return true
 		}
 		return limited && l.env.LapEnd > 0 && deadline.Sub(l.env.Now()) < l.env.LapEnd
@@ -282,9 +296,10 @@ func remaining(inputs []plan.Input, cursor *transform.Position) []plan.Input {
 // counting counts the rows that go through a reader.
 type counting struct {
 	source.Reader
-	rows int64
-	told int64
-	tell func(rows int64)
+	control *controlled
+	rows    int64
+	told    int64
+	tell    func(rows int64)
 }
 
 // tellEvery is how many rows are read between two reports.
@@ -294,6 +309,7 @@ func (c *counting) Next(ctx context.Context) (int32, *record.Batch, error) {
 	p, b, err := c.Reader.Next(ctx)
 	if err == nil {
 		c.rows += int64(b.Len)
+		err = c.control.pace(ctx, int64(b.Len))
 	} else if !errors.Is(err, io.EOF) {
 		err = readError(err)
 	}

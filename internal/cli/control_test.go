@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hindcast/internal/local"
+	"hindcast/internal/spec"
+	"hindcast/internal/testenv"
+	"hindcast/jobs"
+)
+
+// slow creates a run of the three weeks that is asked to read slowly before it begins.
+func slow(t *testing.T, ws, rate string) (run string) {
+	t.Helper()
+	opts := local.Options{Jobs: jobs.All(), Embedded: true}
+	w, err := local.Open(ws, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	flags := runFlags{window: spec.WindowFlags{From: demoFrom, To: demoTo}, shardRows: 20_000}
+	r, _, err := flags.request(t.Context(), w, demoJob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Env.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if out := hindcast(t, "throttle", r.Run, "--records-per-second", rate, "--workspace", ws).ok(t).out; !strings.Contains(out, "no process of this machine") {
+		t.Errorf("throttle of a run that nobody drives said:\n%s", out)
+	}
+	return r.Run
+}
+
+// soon waits for what must be so in five seconds, and as long again on a machine that is busy with other tests.
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("10 s later it was still not so that %s", what)
+		}
+	}
+}
+
+// backfillHistory is that of the children that compute shards.
+func backfillHistory(t *testing.T, ws, run string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(ws, "runs", run, "history", "1", "Backfill*", "*.jsonl"))
+	if err != nil || len(files) > 1 {
+		t.Fatal(files, err)
+	}
+	if len(files) == 0 {
+		return ""
+	}
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestARunIsPausedThrottledAndGoesOn(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("waits for seconds: part of the full counts")
+	}
+	undisturbed := filepath.Join(t.TempDir(), "ws")
+	hindcast(t, "run", demoJob, "--from", demoFrom, "--to", demoTo, "--shard-rows", "20000", "--promote", "--workspace", undisturbed).ok(t)
+	ws := filepath.Join(t.TempDir(), "ws")
+	run := slow(t, ws, "10000")
+	ended := make(chan result, 1)
+	go func() { ended <- hindcast(t, "resume", run, "--workspace", ws) }()
+	status := func() local.Status {
+		return hindcast(t, "status", run, "--json", "--workspace", ws).ok(t).status(t)
+	}
+	soon(t, "it computes", func() bool { s := status(); return s.Running && s.Phase == local.Computing })
+
+	hindcast(t, "pause", run, "--why", "the store is slow", "--workspace", ws).ok(t)
+	soon(t, "both workers hold", func() bool { return strings.Count(backfillHistory(t, ws, run), `"type":"WaitStateEntered"`) >= 2 })
+	before, stored := status(), checkpoints(t, ws, run)
+	if !before.Paused || before.Asked[1].Why != "the store is slow" || before.Asked[1].By == "" {
+		t.Errorf("a paused run's status has %+v", before.Asked)
+	}
+	time.Sleep(3 * time.Second)
+	if after := status(); after.Done != before.Done || checkpoints(t, ws, run) != stored {
+		t.Errorf("while it was paused, shards went from %d to %d, checkpoints from %d to %d", before.Done, after.Done, stored, checkpoints(t, ws, run))
+	}
+	hindcast(t, "throttle", run, "--records-per-second", "0", "--concurrency", "3", "--workspace", ws).ok(t)
+	soon(t, "the Map Run is told of the concurrency", func() bool { return strings.Contains(backfillHistory(t, ws, run), `"maxConcurrency":3`) })
+	if out := hindcast(t, "resume", run, "--workspace", ws).ok(t).out; !strings.Contains(out, "goes on") {
+		t.Errorf("resume of a paused run said:\n%s", out)
+	}
+	r := <-ended
+	r.ok(t)
+	if !strings.Contains(r.err, "the store is slow") {
+		t.Errorf("who drove the run was not told of the pause:\n%s", r.err)
+	}
+	hindcast(t, "promote", run, "--workspace", ws).ok(t)
+	sameContents(t, demoTable, contents(t, ws, demoTable), contents(t, undisturbed, demoTable))
+	hindcast(t, "pause", run, "--workspace", ws).exits(t, exitUsage)
+}
+
+func TestAbortEndsARunThatGoesOn(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("waits for seconds: part of the full counts")
+	}
+	ws := filepath.Join(t.TempDir(), "ws")
+	run := slow(t, ws, "100")
+	ended := make(chan result, 1)
+	go func() { ended <- hindcast(t, "resume", run, "--workspace", ws) }()
+	soon(t, "it computes", func() bool {
+		return hindcast(t, "status", run, "--json", "--workspace", ws).ok(t).status(t).Phase == local.Computing
+	})
+	hindcast(t, "abort", run, "--why", "wrong window", "--workspace", ws).ok(t)
+	select {
+	case r := <-ended:
+		r.exits(t, exitConflict)
+		if !strings.Contains(r.err, "wrong window") {
+			t.Errorf("it ended with:\n%s", r.err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on 10 s after it was aborted")
+	}
+	hindcast(t, "throttle", run, "--concurrency", "1", "--workspace", ws).exits(t, exitConflict)
+	hindcast(t, "promote", run, "--workspace", ws).exits(t, exitConflict)
+}

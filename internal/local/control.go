@@ -1,0 +1,107 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"hindcast/internal/asl"
+	"hindcast/internal/serve"
+	"hindcast/internal/step"
+)
+
+// obeyEvery is how often the process that drives a run looks what is asked of it.
+const obeyEvery = time.Second
+
+// obey has an execution do what is asked of its run while it goes on: begin no shards while it is paused, compute fewer or more at once, and end
+// where the run is given up. The context is the execution's; stop is called when that has ended.
+func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, workers int) (_ context.Context, stop func()) {
+	ctx, abort := context.WithCancelCause(ctx)
+	watching, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(obeyEvery)
+		defer tick.Stop()
+		applied := map[string]step.Control{}
+		told := 0
+		for {
+			select {
+			case <-watching.Done():
+				return
+			case <-tick.C:
+			}
+			if d, err := w.Env.Decision(watching, run); err == nil && d != nil && d.Kind == serve.KindAbort {
+				abort(&asl.Abort{Name: step.Aborted, Cause: (&serve.DecidedError{Decision: *d}).Error()})
+				return
+			}
+			asked, err := w.Env.Control(watching, run)
+			if err != nil {
+				continue // what was asked before holds, and the next look may find more
+			}
+			if n := len(asked.Changes); n > told {
+				told = n
+				w.update(Update{Asked: Asked(asked)})
+			}
+			for _, m := range engine.MapRuns() {
+				if was, ok := applied[m.ARN]; ok && len(was.Changes) == len(asked.Changes) || !ok && len(asked.Changes) == 0 {
+					continue
+				}
+				if err := engine.UpdateMapRun(m.ARN, update(m, asked, workers)); err == nil || errors.Is(err, asl.ErrNoMapRun) {
+					applied[m.ARN] = asked
+				}
+			}
+		}
+	})
+	return ctx, func() {
+		end()
+		wg.Wait()
+		abort(nil)
+	}
+}
+
+// update is what a Map Run is told. How many topic partitions are captured at once is not asked of anybody: brokers are spared by the definition.
+func update(m asl.MapRun, asked step.Control, workers int) asl.MapRunUpdate {
+	_, paused := asked.Paused()
+	u := asl.MapRunUpdate{Paused: &paused}
+	if m.State == "Backfill" {
+		if n := asked.Concurrency(); n > 0 {
+			workers = n
+		}
+		u.MaxConcurrency = &workers
+	}
+	return u
+}
+
+// Asked tells what is asked of a run, empty where that is nothing.
+func Asked(c step.Control) string {
+	out := ""
+	add := func(format string, args ...any) {
+		if out != "" {
+			out += ", "
+		}
+		out += fmt.Sprintf(format, args...)
+	}
+	if since, paused := c.Paused(); paused {
+		add("paused since %s", since.Format(time.RFC3339))
+	}
+	if n := c.Concurrency(); n > 0 {
+		add("%d shards at once", n)
+	}
+	if n := c.RecordsPerSecond(); n > 0 {
+		add("%d records a second", n)
+	}
+	if n := len(c.Changes); n > 0 && out == "" {
+		out = "nothing any more"
+	}
+	if n := len(c.Changes); n > 0 {
+		last := c.Changes[n-1]
+		out += fmt.Sprintf(" (last by %s at %s", last.By, last.At.Format(time.RFC3339))
+		if last.Why != "" {
+			out += ": " + last.Why
+		}
+		out += ")"
+	}
+	return out
+}
