@@ -109,7 +109,7 @@ func (e *Env) RollBack(ctx context.Context, run, by, why string) (serve.Result, 
 	return res, swapError(err)
 }
 
-// Abort gives a run up: from then on nothing promotes it, and its workers stop at their next lap.
+// Abort gives a run up: from then on nothing promotes it, and it ends if it runs.
 func (e *Env) Abort(ctx context.Context, run, by, why string) (serve.Decision, error) {
 	if _, err := e.Request(ctx, run); err != nil {
 		return serve.Decision{}, err
