@@ -526,6 +526,8 @@ func (r *columnRunner[E, S]) appendRows(b *record.Batch, order []sorted) error {
 	return nil
 }
 
+var errKey = errors.New("a key that a checkpoint held is cut short: delete the checkpoint, and the shard begins anew")
+
 // appendKeyColumns adds what an encoded key was made of to its columns.
 func appendKeyColumns(columns []record.Column, key []byte) error {
 	for i := range columns {
@@ -540,9 +542,15 @@ func appendKeyColumns(columns []record.Column, key []byte) error {
 				return fmt.Errorf("key %q: %w", v, err)
 			}
 		case record.Bool:
+			if len(key) < 1 {
+				return errKey
+			}
 			c.Int64s = append(c.Int64s, int64(key[0]))
 			key = key[1:]
 		default:
+			if len(key) < 8 {
+				return errKey
+			}
 			c.Int64s = append(c.Int64s, ordered(key))
 			key = key[8:]
 		}
