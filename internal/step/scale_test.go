@@ -2,13 +2,19 @@ package step
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/fstest"
+	"time"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/blob/fileblob"
+	"hindcast/internal/job"
 	"hindcast/internal/partition"
 	"hindcast/internal/plan"
+	"hindcast/internal/source/sourcetest"
 	"hindcast/internal/spec"
 	"hindcast/internal/testenv"
 )
@@ -61,38 +67,87 @@ func TestPlansAreEncodedAsJSONIs(t *testing.T) {
 	}
 }
 
-// A plan of 10,000 segments of 100 row groups is made, digested and written in less than a gigabyte.
-func TestLargePlansAreWrittenInAGigabyte(t *testing.T) {
-	segments, limit := int64(150), uint64(200<<20)
+// LargeEvent and LargeRow are the least that a job can be made of.
+type (
+	LargeEvent struct {
+		ID      string    `event:"id"`
+		At      time.Time `event:"at"`
+		Country *string   `event:"country"`
+	}
+	LargeRow struct {
+		ID string `row:"id,key"`
+	}
+)
+
+// A large topic's quarter, 10,000 segments of 100 row groups, is listed, planned, looked over, digested, written and read back as a run's
+// in less than a gigabyte; and of the segments nothing is asked for but the footers.
+func TestTenThousandSegmentsArePlannedInAGigabyte(t *testing.T) {
+	const groups, rows = 100, 10
+	segments, limit := int64(100), uint64(200<<20)
 	if testenv.Full() {
 		segments, limit = 10_000, 1<<30
 	}
-	store, err := fileblob.New(t.TempDir())
+	log := sourcetest.NewLargeLog(t, segments, groups, rows)
+	files, err := fileblob.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p Planned
+	yaml := fmt.Sprintf(`
+job: large
+source:
+  topic: %s
+  segments: { parquet: "s3://log", naming: kafka-connect }
+  event: { id: id, time: at, lateness: 1d }
+outputs:
+  - table: t
+    partition: { bucket: id, count: 16 }
+dataset: large
+`, sourcetest.Topic)
+	e := &Env{
+		Jobs: []job.Job{job.New(fstest.MapFS{"job.yaml": {Data: []byte(yaml)}, "job.go": {Data: []byte("package large")}}, job.Outputs{
+			"t": job.Map[LargeEvent, LargeRow]{Each: func(v *LargeEvent, emit func(LargeRow)) { emit(LargeRow{v.ID}) }},
+		})},
+		Workspace: files, Datasets: "datasets", Now: time.Now,
+		Open: func(_ context.Context, location string) (blob.Store, error) {
+			if location == "s3://log" {
+				return log, nil
+			}
+			return blob.Sub(files, location), nil
+		},
+	}
+	j, s, err := e.Job("large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := e.NewRequest(j, s, "run-1", time.Now())
+	if err == nil {
+		err = e.Create(t.Context(), r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
 	most := testenv.Peak(func() {
-		s, inv := largeTopic(segments)
-		pl, err := plan.Build(s, nil, inv, plan.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p = Planned{Plan: pl}
-		if _, err := p.Summary(); err != nil {
-			t.Fatal(err)
-		}
-		p.Digest = digestOf(p)
-		if err := writeOnce(t.Context(), store, planKey, &p); err != nil {
+		if _, err := e.plan(t.Context(), planIn{Run: "run-1"}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Logf("%d segments: at most %d MB in use", segments, most>>20)
+	t.Logf("%d segments: planned in %v, at most %d MB in use", segments, time.Since(begin).Round(time.Millisecond), most>>20)
 	if most > limit {
 		t.Errorf("%d MB were in use, more than %d", most>>20, limit>>20)
 	}
-	var back Planned
-	if err := readJSON(t.Context(), store, planKey, &back); err != nil || back.Digest != p.Digest || digestOf(back) != p.Digest {
-		t.Errorf("the plan reads back as another: %v", err)
+	if err := log.Stray(); err != nil {
+		t.Error(err)
+	}
+	p, err := e.Planned(t.Context(), "run-1") // whose digest is held against it
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := p.Summary()
+	if err != nil || sum.Rows != segments*groups*rows || sum.RowGroups != int(segments)*groups || int64(sum.Listed.Footers) != segments || sum.Listed.Scanned != 0 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	if len(p.Preflight) == 0 {
+		t.Error("the log was not looked over")
 	}
 }
