@@ -79,12 +79,10 @@ func (s *series) again(ctx context.Context, err error) error {
 	if s.r.spent.Add(1) > s.r.opts.Total {
 		return fmt.Errorf("%w (not tried again: the %d retries of this process are used up)", err, s.r.opts.Total)
 	}
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("%w, after: %v", ctx.Err(), err) //nolint:errorlint // only one of them is the reason
-	case <-time.After(wait):
-		return nil
+	if stopped := Sleep(ctx, wait); stopped != nil {
+		return fmt.Errorf("%w, after: %v", stopped, err) //nolint:errorlint // only one of them is the reason
 	}
+	return nil
 }
 
 // do calls f until it ends otherwise than with a transient error.
@@ -196,4 +194,16 @@ func (r *retrier) Put(ctx context.Context, key string, body io.ReadSeeker, cond 
 
 func (r *retrier) Delete(ctx context.Context, key string) error {
 	return r.do(ctx, func() error { return r.store.Delete(ctx, key) })
+}
+
+// Sleep waits, or returns the context's error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
 }

@@ -228,12 +228,8 @@ func (r *Registry) get(ctx context.Context, elements ...string) (answer, error) 
 		if err == nil || !errors.Is(err, blob.ErrTransient) || n == tries || ctx.Err() != nil {
 			return a, err
 		}
-		t := time.NewTimer(r.wait << (n - 1))
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return answer{}, ctx.Err()
-		case <-t.C:
+		if err := blob.Sleep(ctx, r.wait<<(n-1)); err != nil {
+			return answer{}, err
 		}
 	}
 }

@@ -207,12 +207,5 @@ func (d *Dataset) probe(ctx context.Context) error {
 // pause waits before attempt, longer each time up to a second, and at random so that contenders part.
 func pause(ctx context.Context, attempt int) error {
 	longest := min(time.Second, 5*time.Millisecond<<min(attempt, 10))
-	t := time.NewTimer(mathrand.N(longest))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return blob.Sleep(ctx, mathrand.N(longest))
 }

@@ -58,6 +58,7 @@ func (l Layout) rules() map[string]parquetfile.Rule {
 // under names that they had before, in narrower types. What cannot be read without loss is refused. It is not safe for concurrent use.
 type Fit struct {
 	file    *parquetfile.File
+	groups  []parquetfile.RowGroup // the file's
 	schema  record.Schema
 	columns []fitted
 	read    []string // columns of the file, each once
@@ -79,7 +80,7 @@ type fitted struct {
 // NewFit finds the columns of an event in a file; a field without a kind takes any. Errors are [parquetfile.Error] values.
 // A column that is nowhere is null where its field is nullable, and else an error.
 func NewFit(f *parquetfile.File, schema record.Schema, l Layout) (*Fit, error) {
-	t := &Fit{file: f, schema: schema}
+	t := &Fit{file: f, groups: f.RowGroups(), schema: schema}
 	refuse := func(column string, format string, args ...any) error {
 		return &parquetfile.Error{File: f.Name(), RowGroup: -1, Column: column, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -141,7 +142,7 @@ func (t *Fit) versions(by string) payload.Versions {
 	}
 	v := payload.Versions{Column: true, Bounded: true}
 	begun := false
-	for i, g := range t.file.RowGroups() {
+	for i, g := range t.groups {
 		if g.Rows == 0 {
 			continue
 		}
@@ -223,7 +224,7 @@ func (t *Fit) exactAsFloat(name string) bool {
 		return true
 	}
 	const most = 1 << 53
-	for i, g := range t.file.RowGroups() {
+	for i, g := range t.groups {
 		if n, known := t.file.Nulls(i, name); g.Rows == 0 || known && n == g.Rows {
 			continue
 		}
@@ -298,14 +299,14 @@ func (t *Fit) Bounds(group int, column string) (lo, hi int64, ok bool) {
 func (t *Fit) Nulls(group int, column string) (n int64, ok bool) {
 	i := t.schema.Index(column)
 	switch {
-	case i < 0 || i >= len(t.columns) || group < 0 || group >= len(t.file.RowGroups()):
+	case i < 0 || i >= len(t.columns) || group < 0 || group >= len(t.groups):
 		return 0, false
 	case t.columns[i].from >= 0:
 		return t.file.Nulls(group, t.read[t.columns[i].from])
 	case t.columns[i].same != nil:
 		return 0, true
 	}
-	return t.file.RowGroups()[group].Rows, true
+	return t.groups[group].Rows, true
 }
 
 // Lies returns the file's column that holds one of the event as it lies, without conversion. It is not ok where there is none.

@@ -77,8 +77,8 @@ func (e *Env) captureTail(ctx context.Context, r Request, j job.Job, in captureI
 		format = src.Tail.Value
 	}
 	opts := tailsrc.CaptureOptions{
-		Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, Partitions: len(p.Plan.Partitions),
-		Schema: columns, EventTime: src.Event.Time, Payload: payload.OptionsOf(src, format, registry),
+		ReadOptions: tailsrc.ReadOptions{Topic: p.Plan.Topic, TopicID: p.Plan.TopicID, Partition: in.Partition, Partitions: len(p.Plan.Partitions)},
+		Schema:      columns, EventTime: src.Event.Time, Payload: payload.OptionsOf(src, format, registry),
 		Store: e.runStore(in.Run), Prefix: "captured",
 	}
 	var c captured

@@ -41,7 +41,7 @@ func PutOnce(ctx context.Context, store blob.Store, key string, body io.ReadSeek
 		case !errors.Is(readErr, blob.ErrNotFound) && !blob.IsTransient(readErr):
 			return readErr
 		}
-		if err := sleep(ctx, time.Duration(attempt*attempt)*50*time.Millisecond); err != nil {
+		if err := blob.Sleep(ctx, time.Duration(attempt*attempt)*50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -59,15 +59,4 @@ func SumOf(ctx context.Context, store blob.Store, key string) (string, error) {
 		return "", fmt.Errorf("read %s: %w", key, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

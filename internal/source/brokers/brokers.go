@@ -5,7 +5,6 @@
 package brokers
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -157,16 +156,4 @@ func (a Access) Client() (*kgo.Client, error) {
 func Backoff(n int) time.Duration {
 	const least, most = 50 * time.Millisecond, 2 * time.Second
 	return min(most, least<<min(n, 10))
-}
-
-// Sleep waits, or returns the context's error.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

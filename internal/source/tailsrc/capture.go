@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
@@ -19,7 +18,6 @@ import (
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/source"
-	"hindcast/internal/source/brokers"
 )
 
 // Records are the committed records of a range of one partition.
@@ -36,15 +34,7 @@ type CaptureOptions struct {
 	// Partitions and Patience are not needed. An attempt after a failure reads all of the range again.
 	Read func(ctx context.Context, from int64) (Records, error)
 
-	Brokers   brokers.Access
-	Topic     string
-	TopicID   string // as pinned; empty where the brokers have none
-	Partition int32
-	From, To  int64 // offsets, half-open; To is at most the pinned end
-	// Pinned is what was pinned of the partition, and Partitions how many the topic had then. The log must be still the same; nil and 0 leave
-	// out what they are needed for.
-	Pinned     *plan.Tail
-	Partitions int
+	ReadOptions
 
 	// Schema has the event's columns, by the names of the values' members.
 	Schema record.Schema
@@ -62,8 +52,6 @@ type CaptureOptions struct {
 	// SegmentRows is the number of rows at which a segment ends, and RowGroupRows a row group; 0 means
 	// DefaultSegmentRows and DefaultRowGroupRows. Like all but the throttle they must not change between two attempts.
 	SegmentRows, RowGroupRows int
-	// Patience is how long the brokers may give nothing; 0 means DefaultPatience.
-	Patience time.Duration
 }
 
 // The sizes of captured segments.

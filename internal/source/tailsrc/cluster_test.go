@@ -91,9 +91,11 @@ func count(from, to int) []int {
 // options capture all of partition 0.
 func options(c *kfake.Cluster, store blob.Store, from, to int64) CaptureOptions {
 	return CaptureOptions{
-		Brokers: brokers.At(c.ListenAddrs()...), Topic: topicName, TopicID: idText(c.TopicInfo(topicName).TopicID), From: from, To: to,
+		ReadOptions: ReadOptions{
+			Brokers: brokers.At(c.ListenAddrs()...), Topic: topicName, TopicID: idText(c.TopicInfo(topicName).TopicID), From: from, To: to, Patience: 300 * time.Millisecond,
+		},
 		Schema:    record.Schema{{Name: "n", Kind: record.Int64}, {Name: "at", Kind: record.Timestamp}},
-		EventTime: "at", Payload: payload.Options{Format: spec.JSON}, Store: store, Prefix: "runs/r1/tail", Patience: 300 * time.Millisecond,
+		EventTime: "at", Payload: payload.Options{Format: spec.JSON}, Store: store, Prefix: "runs/r1/tail",
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/plan"
 	"hindcast/internal/source/brokers"
 	"hindcast/internal/source/logbatch"
@@ -58,7 +59,7 @@ func (f *fetcher) confirm(ctx context.Context, wantID string) error {
 		case !f.passes(err, n) || time.Since(began) > f.patience:
 			return err
 		}
-		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
+		if err := blob.Sleep(ctx, brokers.Backoff(n)); err != nil {
 			return err
 		}
 	}
@@ -172,7 +173,7 @@ func (f *fetcher) next(ctx context.Context) ([]*kgo.Record, error) {
 		case time.Since(began) > f.patience:
 			return nil, fmt.Errorf("no progress at offset %d for %v: %w", f.pos, f.patience, err)
 		}
-		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
+		if err := blob.Sleep(ctx, brokers.Backoff(n)); err != nil {
 			return nil, err
 		}
 		err = f.open(ctx, idText(f.id))

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/plan"
 	"hindcast/internal/source/brokers"
 )
@@ -83,7 +84,7 @@ func pin(ctx context.Context, at brokers.Access, name string, opts PinOptions) (
 			opts.Waiting(fmt.Sprintf("for the transaction that is open at offset %d of topic %s, partition %d%s: %v more at most",
 				since, name, open, producers(ctx, cl, name, int32(open)), (patience - waited).Round(time.Second)))
 		}
-		if err := brokers.Sleep(ctx, brokers.Backoff(n)); err != nil {
+		if err := blob.Sleep(ctx, brokers.Backoff(n)); err != nil {
 			return Pinned{}, err
 		}
 	}

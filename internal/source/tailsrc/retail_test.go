@@ -54,7 +54,9 @@ func TestRetailTail(t *testing.T) {
 	var segments []plan.Segment
 	for _, tail := range pinned.Tails {
 		part, err := Capture(timeout(t), CaptureOptions{
-			Brokers: brokers.At(broker.Addrs()...), Topic: sample.Topic, TopicID: pinned.TopicID, Partition: tail.Partition, From: tail.Start, To: tail.End,
+			ReadOptions: ReadOptions{
+				Brokers: brokers.At(broker.Addrs()...), Topic: sample.Topic, TopicID: pinned.TopicID, Partition: tail.Partition, From: tail.Start, To: tail.End,
+			},
 			Schema: event, EventTime: "occurred_at", Payload: payload.Options{Format: spec.JSON}, Store: store, Prefix: "tail",
 		})
 		if err != nil {

@@ -162,10 +162,12 @@ func (l *live) pin(t *testing.T) Pinned {
 // options capture what was pinned of partition 0.
 func (l *live) options(pinned Pinned) CaptureOptions {
 	return CaptureOptions{
-		Brokers: brokers.At(l.k.Addrs()...), Topic: l.name, TopicID: pinned.TopicID, From: pinned.Tails[0].Start, To: pinned.Tails[0].End,
-		Pinned: &pinned.Tails[0], Partitions: len(pinned.Tails),
+		ReadOptions: ReadOptions{
+			Brokers: brokers.At(l.k.Addrs()...), Topic: l.name, TopicID: pinned.TopicID, From: pinned.Tails[0].Start, To: pinned.Tails[0].End,
+			Pinned: &pinned.Tails[0], Partitions: len(pinned.Tails), Patience: 20 * time.Second,
+		},
 		Schema:    record.Schema{{Name: "n", Kind: record.Int64}, {Name: "at", Kind: record.Timestamp}},
-		EventTime: "at", Payload: payload.Options{Format: spec.JSON}, Store: newStore(), Prefix: "captured", SegmentRows: 100, Patience: 20 * time.Second,
+		EventTime: "at", Payload: payload.Options{Format: spec.JSON}, Store: newStore(), Prefix: "captured", SegmentRows: 100,
 	}
 }
 

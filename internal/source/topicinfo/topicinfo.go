@@ -159,13 +159,22 @@ func stamp(l *kmsg.ListOffsetsResponseTopicPartition) *preflight.Stamp {
 	return &preflight.Stamp{Offset: l.Offset, Time: l.Timestamp * 1000}
 }
 
+// numbers are the partitions, as requests name them.
+func (g *gatherer) numbers() []int32 {
+	out := make([]int32, len(g.facts.Partitions))
+	for p := range out {
+		out[p] = int32(p) //nolint:gosec // Kafka counts them so
+	}
+	return out
+}
+
 // list asks for an offset of each partition.
 func (g *gatherer) list(ctx context.Context, at int64, committed bool, take func(*preflight.PartitionFacts, *kmsg.ListOffsetsResponseTopicPartition)) error {
 	rt := kmsg.NewListOffsetsRequestTopic()
 	rt.Topic = g.topic
-	for p := range g.facts.Partitions {
+	for _, p := range g.numbers() {
 		rp := kmsg.NewListOffsetsRequestTopicPartition()
-		rp.Partition, rp.Timestamp = int32(p), at //nolint:gosec // Kafka counts them so
+		rp.Partition, rp.Timestamp = p, at
 		rt.Partitions = append(rt.Partitions, rp)
 	}
 	req := kmsg.NewPtrListOffsetsRequest()
@@ -200,10 +209,7 @@ func (g *gatherer) list(ctx context.Context, at int64, committed bool, take func
 // sizes asks all brokers for the sizes of their logs. A partition's is the greatest that one has: that of a replica which is in sync.
 func (g *gatherer) sizes(ctx context.Context) error {
 	rt := kmsg.NewDescribeLogDirsRequestTopic()
-	rt.Topic = g.topic
-	for p := range g.facts.Partitions {
-		rt.Partitions = append(rt.Partitions, int32(p)) //nolint:gosec // Kafka counts them so
-	}
+	rt.Topic, rt.Partitions = g.topic, g.numbers()
 	req := kmsg.NewPtrDescribeLogDirsRequest()
 	req.Topics = append(req.Topics, rt)
 	for _, shard := range g.cl.RequestSharded(ctx, req) {
@@ -237,10 +243,7 @@ func (g *gatherer) sizes(ctx context.Context) error {
 // producers asks which transactions are open, and of whom.
 func (g *gatherer) producers(ctx context.Context) error {
 	rt := kmsg.NewDescribeProducersRequestTopic()
-	rt.Topic = g.topic
-	for p := range g.facts.Partitions {
-		rt.Partitions = append(rt.Partitions, int32(p)) //nolint:gosec // Kafka counts them so
-	}
+	rt.Topic, rt.Partitions = g.topic, g.numbers()
 	req := kmsg.NewPtrDescribeProducersRequest()
 	req.Topics = append(req.Topics, rt)
 	resp, err := req.RequestWith(ctx, g.cl)
