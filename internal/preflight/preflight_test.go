@@ -353,6 +353,14 @@ func TestRules(t *testing.T) {
 			if f.State != OK && f.Fix == "" && !f.Accepted && f.State != Unknown {
 				t.Errorf("nothing to do about %+v", f)
 			}
+			// What is not ok may be accepted by its name, unless it is final; that is recorded with the finding.
+			all := Check(in)
+			err := Accept(all, []Rule{c.rule})
+			i := slices.IndexFunc(all, func(f Finding) bool { return f.Rule == c.rule })
+			may := f.State != OK && !f.Final
+			if (err == nil) != may || all[i].Accepted != may || all[i].Blocks() != (f.State == Refuse && f.Final) {
+				t.Errorf("accepted: %+v, %v", all[i], err)
+			}
 		})
 	}
 }

@@ -76,7 +76,7 @@ func valueKeys() []key {
 
 func columnKeys() []key {
 	return []key{
-		{name: "aliases", kind: texts, doc: "Names that the column had before. An event has one of its names, never two."},
+		{name: "aliases", kind: texts, doc: "Names that the column had before; in exports also the path of one in structures, as order.amount. An event has one of its names, never two."},
 		{name: "scale", kind: count, doc: "Reads decimals as integers, with as many digits behind the point: 12.5 with scale 3 is 12500. What does not fit exactly is refused."},
 		{name: "zone", kind: text, doc: "The IANA zone of timestamps that state none (UTC flag off, no offset), and of dates that are read as timestamps. Of a time that its clocks show twice the first is meant."},
 		{

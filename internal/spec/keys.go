@@ -58,7 +58,7 @@ func sourceKeys() []key {
 				doc: "How the exporter names its objects, which says where a segment lies in the log: kafka-connect (Confluent's S3 sink, any partitioner), aiven, lenses, " +
 					"spark (what _spark_metadata commits), redpanda, or plain (names say nothing). Default: kafka-connect.",
 			},
-			{name: "columns", kind: mapping, doc: "The columns that hold what Kafka knows of a record.", keys: []key{
+			{name: "columns", kind: mapping, doc: "The columns that hold what Kafka knows of a record: one in structures by its path, as redpanda.offset.", keys: []key{
 				{name: "partition", kind: text, doc: "Default: kafka_partition, or what the naming's exporter calls it."},
 				{name: "offset", kind: text, doc: "Default: kafka_offset, or what the naming's exporter calls it."},
 				{name: "time", kind: text, doc: "The record time. Default: kafka_timestamp, or what the naming's exporter calls it."},
