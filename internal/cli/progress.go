@@ -89,6 +89,8 @@ func (p *progress) enter(state string) {
 
 // waiting tells what is waited for, above the bars.
 func (p *progress) waiting(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	out := p.io.Err
 	if p.bars != nil {
 		out = p.bars
