@@ -1,0 +1,236 @@
+//go:build engines
+
+package infra_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"hindcast/infra"
+	"hindcast/internal/asl"
+	"hindcast/internal/step"
+)
+
+type object = map[string]any
+
+// stub is what a task answers.
+type stub struct {
+	Payload any    `json:"payload,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Cause   string `json:"cause,omitempty"`
+}
+
+// modules is the folder that .ci/engines installs the engines in.
+func modules(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("HINDCAST_ENGINES")
+	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatalf("run this by .ci/engines: %v", err)
+	}
+	return dir
+}
+
+// inline is the backfill's definition with its Maps inline over arrays of the input: what aws-local-stepfunctions can run of it.
+func inline(t *testing.T) object {
+	t.Helper()
+	var d object
+	if err := json.Unmarshal(infra.Backfill, &d); err != nil {
+		t.Fatal(err)
+	}
+	states, _ := d["States"].(object)
+	for name, items := range map[string]string{"Capture": "$.tails", "Backfill": "$.shards"} {
+		m, _ := states[name].(object)
+		for _, field := range []string{"ItemReader", "ResultWriter", "Label", "MaxConcurrencyPath"} {
+			delete(m, field)
+		}
+		p, _ := m["ItemProcessor"].(object)
+		delete(p, "ProcessorConfig")
+		m["ItemsPath"] = items
+	}
+	return d
+}
+
+// logic is what the backfill's definition does not have: Parallel, Catch, intrinsic functions.
+const logic = `{"StartAt":"Both","States":{
+	"Both":{"Type":"Parallel","ResultPath":"$.both","Next":"Which","Branches":[
+		{"StartAt":"Risky","States":{
+			"Risky":{"Type":"Task","Resource":"arn:aws:states:::lambda:invoke","Parameters":{"FunctionName":"${PlanFunction}","Payload":{"x.$":"$.x"}},"OutputPath":"$.Payload","End":true,
+				"Retry":[{"ErrorEquals":["Once"],"MaxAttempts":1}],"Catch":[{"ErrorEquals":["Never"],"Next":"Other"},{"ErrorEquals":["States.ALL"],"ResultPath":"$.caught","Next":"Caught"}]},
+			"Caught":{"Type":"Pass","Parameters":{"name.$":"$.caught.Error","x.$":"$.x"},"End":true},"Other":{"Type":"Fail"}}},
+		{"StartAt":"Words","States":{"Words":{"Type":"Pass","End":true,"Parameters":{
+			"f.$":"States.Format('{} of {}', $.x, States.ArrayLength($.list))","r.$":"States.ArrayRange(1, 9, 4)","p.$":"States.ArrayPartition($.list, 2)","h.$":"States.Hash('a', 'SHA-256')"}}}}]},
+	"Which":{"Type":"Choice","Default":"No","Choices":[{"And":[{"Variable":"$.x","NumericLessThanEquals":5},{"Not":{"Variable":"$.list[0]","StringMatches":"b*"}}],"Next":"Yes"}]},
+	"Yes":{"Type":"Pass","Result":"yes","ResultPath":"$.which","End":true},"No":{"Type":"Fail","Error":"No"}}}`
+
+func TestASecondEngineAgrees(t *testing.T) {
+	dir := modules(t)
+	answers := func(more map[string][]stub) map[string][]stub {
+		out := map[string][]stub{
+			`Plan {"run":"r"}`:                                  {{Payload: object{"tails": 0, "tailsKey": "t"}}},
+			`CaptureTail {"partition":0,"run":"r"}`:             {{Payload: object{"records": 1, "segments": 1}}},
+			`CaptureTail {"partition":1,"run":"r"}`:             {{Payload: object{"records": 2, "segments": 1}}},
+			`Shard {"run":"r"}`:                                 {{Payload: object{"shards": 2, "shardsKey": "s"}}},
+			`Work {"run":"r","seq":0,"shard":"a"}`:              {{Payload: object{"done": true, "rows": 1}}},
+			`Work {"run":"r","seq":0,"shard":"b"}`:              {{Payload: object{"done": false, "run": "r", "seq": 1, "shard": "b"}}},
+			`Work {"done":false,"run":"r","seq":1,"shard":"b"}`: {{Payload: object{"done": true, "rows": 2}}},
+			`Validate {"run":"r"}`:                              {{Payload: object{"passed": true, "candidate": "c"}}},
+			`Promote {"by":"me","run":"r"}`:                     {{Payload: object{"generation": 7}}},
+			`Rollback {"by":"me","run":"r"}`:                    {{Payload: object{"generation": 8}}},
+		}
+		for key, list := range more {
+			out[key] = list
+		}
+		return out
+	}
+	input := func(more object) object {
+		out := object{
+			"action": "backfill", "run": "r", "by": "me", "promote": "auto", "bucket": "b",
+			"tails": []any{object{"partition": 0}, object{"partition": 1}}, "shards": []any{object{"shard": "a"}, object{"shard": "b"}},
+		}
+		for key, v := range more {
+			out[key] = v
+		}
+		return out
+	}
+	transient := stub{Error: "Step.Transient", Cause: "again"}
+	cases := map[string]struct {
+		definition any
+		input      object
+		answers    map[string][]stub
+		status     asl.Status
+	}{
+		"promoted":           {inline(t), input(nil), answers(nil), asl.Succeeded},
+		"with tail":          {inline(t), input(nil), answers(map[string][]stub{`Plan {"run":"r"}`: {{Payload: object{"tails": 2, "tailsKey": "t"}}}}), asl.Succeeded},
+		"waits for a person": {inline(t), input(object{"promote": "manual"}), answers(nil), asl.Succeeded},
+		"quarantined":        {inline(t), input(nil), answers(map[string][]stub{`Validate {"run":"r"}`: {{Payload: object{"passed": false, "candidate": "c"}}}}), asl.Failed},
+		"retries":            {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient, transient, {Payload: object{"shards": 2, "shardsKey": "s"}}}}), asl.Succeeded},
+		"retries in vain":    {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient}}), asl.Failed},
+		"poison":             {inline(t), input(nil), answers(map[string][]stub{`Work {"run":"r","seq":0,"shard":"a"}`: {{Error: "Worker.Poison", Cause: "a"}}}), asl.Failed},
+		"rollback":           {inline(t), input(object{"action": "rollback"}), answers(nil), asl.Succeeded},
+		"another action":     {inline(t), input(object{"action": "?"}), answers(nil), asl.Failed},
+		"caught":             {json.RawMessage(logic), object{"x": 5, "list": []any{"a", "b", "c"}}, map[string][]stub{`Risky {"x":5}`: {{Error: "Once"}, {Error: "Twice", Cause: "c"}}}, asl.Succeeded},
+		"retried":            {json.RawMessage(logic), object{"x": 5, "list": []any{"a"}}, map[string][]stub{`Risky {"x":5}`: {{Error: "Once"}, {Payload: object{"ok": true}}}}, asl.Succeeded},
+		"no choice":          {json.RawMessage(logic), object{"x": 5, "list": []any{"bc"}}, map[string][]stub{`Risky {"x":5}`: {{Payload: object{}}}}, asl.Failed},
+	}
+	names := slices.Sorted(maps.Keys(cases))
+	var requests []object
+	for _, name := range names {
+		c := cases[name]
+		requests = append(requests, object{"definition": c.definition, "input": c.input, "answers": c.answers})
+	}
+	request, err := json.Marshal(requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", "testdata/engines.mjs", dir)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
+	raw, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var theirs []struct {
+		Output         any
+		Error, Message string
+	}
+	if err := json.Unmarshal(raw, &theirs); err != nil || len(theirs) != len(names) {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	for i, name := range names {
+		c := cases[name]
+		ours := run(t, c.definition, c.input, c.answers)
+		var output any
+		if ours.Output != nil {
+			if err := json.Unmarshal(ours.Output, &output); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ours.Status != c.status || ours.Error != theirs[i].Error || !reflect.DeepEqual(output, theirs[i].Output) {
+			t.Errorf("%s: ours %s %s %s\ntheirs %+v", name, ours.Status, ours.Error, ours.Output, theirs[i])
+		}
+	}
+}
+
+// run runs the same in our engine.
+func run(t *testing.T, definition any, input object, answers map[string][]stub) (result asl.Result) {
+	t.Helper()
+	text, err := json.Marshal(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	for _, s := range step.States() {
+		if placeholder := string(s) + "Function"; bytes.Contains(text, []byte("${"+placeholder+"}")) {
+			names[placeholder] = string(s)
+		}
+	}
+	m, err := asl.Parse(text, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		calls := map[string]int{}
+		e := &asl.Engine{Tasks: asl.TaskFunc(func(_ context.Context, req asl.TaskRequest) (json.RawMessage, error) {
+			key := fmt.Sprintf("%s %s", req.State, req.Payload)
+			list := answers[key]
+			if list == nil {
+				return nil, fmt.Errorf("no answer for %s", key)
+			}
+			mu.Lock()
+			n := calls[key]
+			calls[key]++
+			mu.Unlock()
+			a := list[min(n, len(list)-1)]
+			if a.Error != "" {
+				return nil, &asl.Error{Name: a.Error, Cause: a.Cause}
+			}
+			return json.Marshal(a.Payload)
+		})}
+		if result, err = e.Start(t.Context(), m, "x", start); err != nil {
+			t.Error(err)
+		}
+	})
+	return result
+}
+
+// TestTheValidatorAccepts the definition as it is, and not with faults.
+func TestTheValidatorAccepts(t *testing.T) {
+	validator := filepath.Join(modules(t), "node_modules", ".bin", "asl-validator")
+	validate := func(definition []byte) error {
+		file := filepath.Join(t.TempDir(), "definition.json")
+		if err := os.WriteFile(file, definition, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(validator, "--json-path", file).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	if err := validate(infra.Backfill); err != nil {
+		t.Error(err)
+	}
+	for old, fault := range map[string]string{
+		`"StartAt": "Route"`: `"StartAt": "Rout"`, `"Type": "Choice"`: `"Type": "Chose"`, `"Next": "Shard"`: `"Next": "Shad"`, `"MaxAttempts": 6`: `"MaxAttempts": -6`,
+	} {
+		changed := bytes.Replace(infra.Backfill, []byte(old), []byte(fault), 1)
+		if bytes.Equal(changed, infra.Backfill) || validate(changed) == nil {
+			t.Errorf("%s was accepted", fault)
+		}
+	}
+}
