@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"hindcast/internal/local/lambda"
 	"hindcast/internal/serve"
 	"hindcast/internal/step"
+	"hindcast/internal/unit"
 )
 
 func (a *app) runCmd() *cobra.Command {
@@ -36,6 +38,9 @@ It ends with a proven candidate and the command that promotes it; with --promote
 			if err := workers.check(); err != nil {
 				return err
 			}
+			if workers.memory > 0 {
+				a.opts.WorkerMemory = unit.Bytes(workers.memory << 20)
+			}
 			if workers.process {
 				if err := a.functions(ctx); err != nil {
 					return err
@@ -51,6 +56,7 @@ It ends with a proven candidate and the command that promotes it; with --promote
 			}
 			a.say("run      %s", r.Run)
 			r.Promote = local.Promotes(promote, r.Spec)
+			defer workers.limit()()
 			return a.drive(ctx, ws, r.Run, func(opts local.RunOptions) (local.Outcome, error) {
 				workers.set(&opts)
 				return ws.Start(ctx, r, opts)
@@ -77,6 +83,9 @@ func (a *app) resumeCmd() *cobra.Command {
 			ctx := cmd.Context()
 			if err := workers.check(); err != nil {
 				return err
+			}
+			if workers.memory > 0 {
+				a.opts.WorkerMemory = unit.Bytes(workers.memory << 20)
 			}
 			ws, err := a.open()
 			if err != nil {
@@ -110,6 +119,7 @@ func (a *app) resumeCmd() *cobra.Command {
 					return err
 				}
 			}
+			defer workers.limit()()
 			return a.drive(ctx, ws, args[0], func(opts local.RunOptions) (local.Outcome, error) {
 				workers.set(&opts)
 				return ws.Resume(ctx, args[0], opts)
@@ -136,13 +146,18 @@ type workersFlags struct {
 	n       int
 	process bool
 	timeout time.Duration
+	memory  int64 // MiB
 }
 
 const processes = "process"
 
+// minWorkerMemory is in MiB: what a worker reads and writes takes about half of it.
+const minWorkerMemory = 128
+
 func (f *workersFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "workers", strconv.Itoa(local.DefaultWorkers),
 		`shards computed at once: N, or "process" or "process:N" for workers that are the Lambda functions' own binaries, under their limits`)
+	cmd.Flags().Int64Var(&f.memory, "worker-memory", 0, "MiB that each worker may take; what it must remember beyond that goes to temporary files (default: no limit)")
 	cmd.Flags().DurationVar(&f.timeout, "worker-timeout", 0, "with --workers process: the most that a call of a worker takes (default: as template.yaml says)")
 }
 
@@ -160,7 +175,22 @@ func (f *workersFlags) check() (err error) {
 	if f.timeout < 0 || f.timeout > lambda.MaxTimeout {
 		return usage(fmt.Errorf("--worker-timeout %s: a call takes at most %s", f.timeout, lambda.MaxTimeout))
 	}
+	if f.memory != 0 && (f.memory < minWorkerMemory || f.memory > 1<<24) {
+		return usage(fmt.Errorf("--worker-memory %d: a worker needs at least %d MiB; leave it out for no limit", f.memory, minWorkerMemory))
+	}
+	if f.memory != 0 && f.process {
+		return usage(fmt.Errorf("--worker-memory with --workers %s: a function's memory is what template.yaml says", f.text))
+	}
 	return nil
+}
+
+// limit has the collector keep to what the workers may take: without a limit it lets garbage grow with what is in use. The result undoes that.
+func (f *workersFlags) limit() func() {
+	if f.memory == 0 {
+		return func() {}
+	}
+	before := debug.SetMemoryLimit(f.memory << 20 * int64(f.n))
+	return func() { debug.SetMemoryLimit(before) }
 }
 
 func (f *workersFlags) set(opts *local.RunOptions) { opts.Workers, opts.Timeout = f.n, f.timeout }

@@ -14,8 +14,10 @@ import (
 	"testing"
 
 	"hindcast/internal/check"
+	"hindcast/internal/local"
 	"hindcast/internal/table"
 	"hindcast/internal/testenv"
+	"hindcast/jobs"
 )
 
 // contents tells a served table by what its files hold, whatever they are called: by partition, the SHA-256 and rows of each.
@@ -75,7 +77,7 @@ func fates(accounts []check.Account) map[string]string {
 	return out
 }
 
-// TestSameInputSameBytes divides the same work in other ways: between workers, into shards, into laps.
+// TestSameInputSameBytes divides the same work in other ways: between workers, into shards, into laps, between memory and disk.
 func TestSameInputSameBytes(t *testing.T) {
 	t.Parallel()
 	window := []string{"--from", demoFrom, "--to", demoTo}
@@ -98,6 +100,8 @@ func TestSameInputSameBytes(t *testing.T) {
 			"--workers 1 --shard-rows 1 --lap-rows 4097",
 			"--workers 3 --no-prune --shard-rows 200000 --lap-rows 30000",
 			"--workers process:3 --shard-rows 50000 --lap-rows 10000",
+			"little memory --workers 2",
+			"little memory --workers 2 --shard-rows 50000 --lap-rows 10000",
 		},
 	}, {
 		job: "account-balance", tables: []string{"account-balance", "ledger-entry"},
@@ -110,6 +114,7 @@ func TestSameInputSameBytes(t *testing.T) {
 			"--workers 7 --shard-rows 1",
 			"--workers 7 --shard-rows 60000 --lap-rows 10000",
 			"--workers 2 --no-prune --lap-rows 100000",
+			"little memory --workers 3 --lap-rows 40000",
 		},
 	}} {
 		ways := c.ways
@@ -127,8 +132,13 @@ func TestSameInputSameBytes(t *testing.T) {
 			var first result
 			for i, way := range ways {
 				ws := filepath.Join(t.TempDir(), "ws")
-				args := append([]string{"run", c.job, "--promote", "--json", "--workspace", ws}, append(c.args, strings.Fields(way)...)...)
-				s := hindcast(t, args...).ok(t).status(t)
+				opts := local.Options{Jobs: jobs.All()}
+				flags, little := strings.CutPrefix(way, "little memory ")
+				if little {
+					opts.WorkerMemory = 300_000 // of which a half is for what the worker must remember
+				}
+				args := append([]string{"run", c.job, "--promote", "--json", "--workspace", ws}, append(c.args, strings.Fields(flags)...)...)
+				s := hindcastUnder(t, opts, args...).ok(t).status(t)
 				got := result{map[string]map[string]string{}, fates(s.Account), versions(t, ws, c.tables[0])[0].Provenance.Content}
 				for _, name := range c.tables {
 					got.files[name] = contents(t, ws, name)

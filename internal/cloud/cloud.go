@@ -21,6 +21,7 @@ import (
 	"hindcast/internal/source/brokers"
 	"hindcast/internal/spec"
 	"hindcast/internal/step"
+	"hindcast/internal/unit"
 )
 
 // lapEnd is how long before the function's deadline a worker stores its state, of a time that is five times as long or longer.
@@ -81,6 +82,13 @@ func environment(ctx context.Context, jobs []job.Job, getenv func(string) (strin
 	}
 	if program, ok := getenv(step.ProgramVariable); ok {
 		env.Program = program
+	}
+	if mb, ok := getenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"); ok {
+		n, err := strconv.ParseInt(mb, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("AWS_LAMBDA_FUNCTION_MEMORY_SIZE: %w", err)
+		}
+		env.WorkerMemory = unit.Bytes(n << 20)
 	}
 	env.Brokers = func(_ context.Context, tail *spec.Tail, _ string) (brokers.Access, error) {
 		addrs, err := tail.Addrs(getenv)

@@ -198,6 +198,7 @@ type columnRunner[E, S any] struct {
 	taken   []Event
 	scratch []byte
 	applied int64
+	sealed  bool
 	order   []sorted // of drained groups, once draining began
 }
 
@@ -261,6 +262,10 @@ func (r *columnRunner[E, S]) group(b block[E], out *Outcome) error {
 			id = r.keys.find(r.place[n], f.key(n), f.hashes[n])
 		}
 		fresh := id == none
+		if fresh && r.sealed {
+			out.Left = append(out.Left, Left{row, f.hashes[n]})
+			continue
+		}
 		if fresh {
 			var err error
 			if id, err = r.add(b.batch, n); err != nil {

@@ -100,6 +100,7 @@ type foldRunner[E, S any] struct {
 	live     []int32
 	found    found
 
+	sealed       bool
 	before       S
 	key, scratch []byte
 	applied      int64
@@ -199,6 +200,10 @@ func (r *foldRunner[E, S]) applyFrom(b block[E], n int, out *Outcome) (next int,
 		e, id := &b.events[i], r.found.ids[n]
 		if id == none { // but an event of this block may have brought it since
 			id = r.states.find(b.slot(int(i)), r.found.key(n), r.found.hashes[n])
+		}
+		if id == none && r.sealed {
+			out.Left = append(out.Left, Left{b.rows[i], r.found.hashes[n]})
+			continue
 		}
 		if id == none {
 			if id, err = r.insert(b, n); err != nil {

@@ -57,12 +57,13 @@ type Runner interface {
 	Restore(r io.Reader) error
 }
 
-// Outcome counts what became of events: each row given to [Runner.Add] is counted once, here or as a Failure.
+// Outcome counts what became of events: each row given to [Runner.Add] is counted once, here or as a Failure or Left.
 type Outcome struct {
 	Applied  int64 // in the state, or made into at least one row
 	Filtered int64 // not wanted by the transform
 	Stale    int64 // at or below the version that its key already has
 	Failures []Failure
+	Left     []Left // not looked at; see [Bounded]
 }
 
 // Failure is an event that the transform could not take. As the error of [Runner.Add] it says which event voids the computation.

@@ -24,6 +24,7 @@ import (
 	"hindcast/internal/source/embedded"
 	"hindcast/internal/spec"
 	"hindcast/internal/step"
+	"hindcast/internal/unit"
 )
 
 // Options say how a workspace is opened. The zero value is right but for Jobs.
@@ -38,6 +39,8 @@ type Options struct {
 	// Embedded lets any job name an embedded broker, as tests do; else only a file below samples/ can be one.
 	Embedded bool
 	Now      func() time.Time
+	// WorkerMemory, where set, is how much memory each worker of a run may take.
+	WorkerMemory unit.Bytes
 }
 
 // Workspace is a folder with runs and datasets. Its methods may be called concurrently.
@@ -87,7 +90,9 @@ func Open(dir string, opts Options) (*Workspace, error) {
 		Brokers:   w.access,
 		Program:   program,
 		Now:       opts.Now,
-		Progress:  func(_, shard string, rows int64) { w.update(Update{Shard: shard, Rows: rows}) },
+
+		WorkerMemory: opts.WorkerMemory,
+		Progress:     func(_, shard string, rows int64) { w.update(Update{Shard: shard, Rows: rows}) },
 	}
 	return w, nil
 }

@@ -80,8 +80,7 @@ func (b Bitmap) Set(i int) { b[i>>6] |= 1 << (i & 63) }
 
 // Strings are byte strings, plain or by dictionary code.
 type Strings struct {
-	// Codes, where not nil, has one dictionary position a row; Offsets and Data then hold the dictionary. It is never changed,
-	// so that batches that have its memory have it: what is made of it once serves them all.
+	// Codes, where not nil, has one dictionary position a row; Offsets and Data then hold the dictionary.
 	Codes []uint32
 	// Offsets has one more entry than there are values (of rows or of the dictionary): value i is Data[Offsets[i]:Offsets[i+1]].
 	Offsets []uint32

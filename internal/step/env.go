@@ -43,6 +43,7 @@ import (
 	"hindcast/internal/payload"
 	"hindcast/internal/source/brokers"
 	"hindcast/internal/spec"
+	"hindcast/internal/unit"
 )
 
 // State names a Task state of the state machine.
@@ -92,6 +93,8 @@ type Env struct {
 	Waiting func(what string)
 	// LookupEnv has the variables that a job.yaml may name; nil means [os.LookupEnv].
 	LookupEnv func(name string) (string, bool)
+	// WorkerMemory, where set, is how much memory a worker may take. What it must remember beyond about half of that, it keeps in files.
+	WorkerMemory unit.Bytes
 	// LapEnd, where set, is how long before the context's deadline a lap stops.
 	LapEnd time.Duration
 

@@ -2,7 +2,6 @@ package step
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"hindcast/internal/spec"
 	"hindcast/internal/table"
 	"hindcast/internal/transform"
+	"hindcast/internal/unit"
 )
 
 type workIn struct {
@@ -50,6 +50,8 @@ type finished struct {
 	// Fingerprints is how many it left of ids.
 	Fingerprints int              `json:"fingerprints"`
 	Result       transform.Result `json:"result"`
+	// PeakMemory is what the last lap's ids, states and rows took at most; see [transform.Result].
+	PeakMemory unit.Bytes `json:"peak_memory"`
 }
 
 func doneKey(shard string) string { return "done/" + shard + ".json" }
@@ -97,7 +99,9 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 		}
 		return out, nil
 	}
-	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{Shard: in.Shard, Files: l.files, Fingerprints: len(res.Fingerprints), Result: res})
+	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{
+		Shard: in.Shard, Files: l.files, Fingerprints: l.fingerprints, Result: res, PeakMemory: unit.Bytes(res.PeakMemory),
+	})
 }
 
 // lap is one call of a worker.
@@ -109,6 +113,8 @@ type lap struct {
 	control *controlled
 	dataset blob.Store
 	writes  *errgroup.Group // of partitions
+
+	fingerprints int // that it left
 
 	mu    sync.Mutex
 	files map[string]map[string][]table.File
@@ -133,14 +139,19 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	c.Sink = func(name, label string, rows iter.Seq2[*record.Batch, error]) error {
 		return l.sink(wctx, name, label, schemas[name], rows)
 	}
-	c.Fingerprints = c.ID != "" && !l.shard.Alone // they tell an id that is in two shards
-	checkpoint, err := os.CreateTemp("", "hindcast-checkpoint-*")
+	// Half is left for what is being read and written, and for the collector.
+	c.Memory = int64(l.env.WorkerMemory / 2)
+	// A lap leaves a checkpoint, or the fingerprints that tell an id that is in two shards.
+	left, err := os.CreateTemp("", "hindcast-lap-*")
 	if err != nil {
 		return transform.Result{}, fmt.Errorf("make a scratch file: %w", err)
 	}
-	defer os.Remove(checkpoint.Name())
-	defer checkpoint.Close()
-	c.Checkpoint = checkpoint
+	defer os.Remove(left.Name())
+	defer left.Close()
+	c.Checkpoint = left
+	if c.ID != "" && !l.shard.Alone {
+		c.Fingerprints = left
+	}
 	if in.Seq > 0 {
 		o, err := l.store.Get(ctx, l.checkpointKey(in.Seq), blob.GetOptions{})
 		if err != nil {
@@ -167,16 +178,22 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	if err != nil {
 		return transform.Result{}, err
 	}
-	if !res.Done {
-		if _, err := checkpoint.Seek(0, io.SeekStart); err != nil {
+	key := l.checkpointKey(in.Seq + 1)
+	switch {
+	case res.Done && c.Fingerprints == nil:
+		return res, nil
+	case res.Done:
+		key = fingerprintsKey(in.Shard)
+		size, err := left.Seek(0, io.SeekEnd)
+		if err != nil {
 			return transform.Result{}, fmt.Errorf("read the scratch file: %w", err)
 		}
-		_, err := l.store.Put(ctx, l.checkpointKey(in.Seq+1), checkpoint, blob.Condition{})
-		return res, err
+		l.fingerprints = int(size / 8)
 	}
-	if c.Fingerprints {
-		_, err = blob.PutBytes(ctx, l.store, fingerprintsKey(in.Shard), packFingerprints(res.Fingerprints), blob.Condition{})
+	if _, err := left.Seek(0, io.SeekStart); err != nil {
+		return transform.Result{}, fmt.Errorf("read the scratch file: %w", err)
 	}
+	_, err = l.store.Put(ctx, key, left, blob.Condition{})
 	return res, err
 }
 
@@ -331,15 +348,6 @@ func readError(err error) error {
 }
 
 func fingerprintsKey(shard string) string { return "fingerprints/" + shard }
-
-// packFingerprints writes 8 bytes each, little-endian.
-func packFingerprints(f []uint64) []byte {
-	b := make([]byte, 0, 8*len(f))
-	for _, v := range f {
-		b = binary.LittleEndian.AppendUint64(b, v)
-	}
-	return b
-}
 
 // Schemas are those of a job's tables.
 func Schemas(j job.Job, s *spec.Spec) (map[string]table.Schema, error) {

@@ -35,7 +35,7 @@ func BenchmarkEngine(b *testing.B) {
 				c.Slots = append(c.Slots, partition.Slot{Label: fmt.Sprint(h), From: h * int64(spec.Hour), To: (h + 1) * int64(spec.Hour)})
 			}
 			if kind != "none" {
-				c.ID, c.Fingerprints = "id", true
+				c.ID, c.Fingerprints = "id", io.Discard
 			}
 			before := cpu()
 			for b.Loop() {
@@ -96,7 +96,7 @@ func benchBatches(rows int, kind string) []*record.Batch {
 	const size = 4096
 	rng := rand.New(rand.NewPCG(1, 2))
 	words := func(n int, format string) record.Strings {
-		var s record.Strings
+		s := record.Strings{Dictionary: record.NewDictionary()}
 		for i := range n {
 			s.Append(fmt.Appendf(nil, format, i))
 		}

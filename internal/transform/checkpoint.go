@@ -1,11 +1,16 @@
 package transform
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"slices"
 
 	"github.com/zeebo/xxh3"
@@ -17,8 +22,9 @@ import (
 	"hindcast/internal/spec"
 )
 
-// A checkpoint is a magic line, a JSON header, the ids seen and a part for each table in chunks, and the XXH3 of all that.
-const magic = "hindcast checkpoint 2\n"
+// A checkpoint is a magic line, what was in memory (a JSON header, the ids seen, a part for each table, and what is said of scratch), an XXH3 of all that, the
+// scratch files, and an XXH3 of everything. What was in memory and each file are in chunks.
+const magic = "hindcast checkpoint 3\n"
 
 // header is what a checkpoint holds but for state: what it was made for, and the account so far.
 type header struct {
@@ -57,6 +63,7 @@ func (e *engine) checkpoint(dst io.Writer) error {
 	if _, err := io.WriteString(to, magic); err != nil {
 		return err
 	}
+	memory := chunkWriter{to}
 	head := header{For: e.work(), Result: e.result(false)}
 	b, err := json.Marshal(head)
 	if err != nil {
@@ -66,13 +73,15 @@ func (e *engine) checkpoint(dst io.Writer) error {
 	w.Bytes(b)
 	w.Bool(e.seen != nil)
 	if e.seen != nil {
-		e.seen.write(&w)
+		if err := e.seen.write(&w, memory); err != nil {
+			return err
+		}
 	}
-	if err := w.Flush(to); err != nil {
+	if err := w.Flush(memory); err != nil {
 		return err
 	}
 	for _, out := range e.outputs {
-		parts := chunkWriter{to}
+		parts := chunkWriter{memory}
 		if err := out.runner.Snapshot(parts); err != nil {
 			return fmt.Errorf("table %s: %w", out.Table, err)
 		}
@@ -80,20 +89,68 @@ func (e *engine) checkpoint(dst io.Writer) error {
 			return err
 		}
 	}
+	e.writeSpilled(&w)
+	if err := w.Flush(memory); err != nil {
+		return err
+	}
+	if err := memory.end(); err != nil {
+		return err
+	}
+	if _, err := to.Write(binary.LittleEndian.AppendUint64(nil, sum.Sum64())); err != nil {
+		return err
+	}
+	for _, f := range e.files() {
+		if *f == nil {
+			continue
+		}
+		content := chunkWriter{to}
+		if err := (*f).copyTo(content); err != nil {
+			return err
+		}
+		if err := content.end(); err != nil {
+			return err
+		}
+	}
 	_, err = dst.Write(binary.LittleEndian.AppendUint64(nil, sum.Sum64()))
 	return err
 }
 
+var errCheckpoint = errors.New("it is no checkpoint of this version of hindcast, or it is damaged: delete it, and the shard begins anew")
+
 func (e *engine) restore(src io.Reader) error {
-	b, err := io.ReadAll(src)
-	if err != nil {
+	in := &summedReader{r: bufio.NewReaderSize(src, 64<<10), sum: xxh3.New()}
+	line := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, line); string(line) != magic {
+		return cmp.Or(foreign(err), errCheckpoint)
+	}
+	var memory bytes.Buffer
+	if err := in.chunks(&memory); err != nil {
 		return err
 	}
-	end := len(b) - 8
-	if end < len(magic) || string(b[:len(magic)]) != magic || binary.LittleEndian.Uint64(b[end:]) != xxh3.Hash(b[:end]) {
-		return errors.New("it is no checkpoint of this version of hindcast, or it is damaged: delete it, and the shard begins anew")
+	if err := in.check(); err != nil {
+		return err
 	}
-	r := wire.NewReader(b[len(magic):end])
+	if err := e.restoreMemory(wire.NewReader(memory.Bytes())); err != nil {
+		return err
+	}
+	for _, f := range e.files() {
+		if *f == nil {
+			continue
+		}
+		if err := in.chunks((*f).w); err != nil {
+			return err
+		}
+	}
+	if err := in.check(); err != nil {
+		return err
+	}
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		return cmp.Or(err, errCheckpoint)
+	}
+	return nil
+}
+
+func (e *engine) restoreMemory(r *wire.Reader) error {
 	var head header
 	if err := json.Unmarshal(r.Bytes(), &head); err != nil {
 		return err
@@ -117,7 +174,163 @@ func (e *engine) restore(src io.Reader) error {
 			return fmt.Errorf("table %s: %w", out.Table, err)
 		}
 	}
+	if err := e.readSpilled(r); err != nil {
+		return err
+	}
 	return r.End()
+}
+
+// writeSpilled writes what is known of scratch, and which files there are.
+func (e *engine) writeSpilled(w *wire.Writer) {
+	w.Bool(e.full)
+	w.Bool(e.late != nil)
+	if e.late != nil {
+		w.Uint(uint64(e.late.count))
+	}
+	for _, out := range e.outputs {
+		w.Bool(out.sealed)
+		w.Bool(out.left != nil)
+		w.Uint(uint64(len(out.runs)))
+		for _, run := range out.runs {
+			for _, end := range run.ends {
+				w.Uint(uint64(end))
+			}
+		}
+	}
+	dead := slices.SortedFunc(maps.Keys(e.deadAt), Position.compare)
+	w.Uint(uint64(len(dead)))
+	for _, at := range dead {
+		w.Uint(uint64(at.Partition))
+		w.Uint(uint64(at.Offset))
+	}
+	for _, f := range e.files() {
+		w.Bool(*f != nil)
+		if *f != nil {
+			w.Uint(uint64((*f).size))
+		}
+	}
+}
+
+// readSpilled reads that, and makes the files, which are still empty.
+func (e *engine) readSpilled(r *wire.Reader) error {
+	e.full = r.Bool()
+	if r.Bool() {
+		e.late = &late{ids: make([]*scratchFile, idParts), count: int64(r.Uint())}
+	}
+	for _, out := range e.outputs {
+		if out.sealed = r.Bool(); out.sealed {
+			if out.bounded == nil {
+				return errCheckpoint
+			}
+			out.bounded.Seal()
+		}
+		if r.Bool() {
+			out.left = make([]*scratchFile, leftParts)
+		}
+		for n := r.Len(); n > 0 && r.Err() == nil; n-- {
+			run := sortedRun{}
+			for range len(e.labels()) + 1 {
+				run.ends = append(run.ends, int64(r.Uint()))
+			}
+			out.runs = append(out.runs, run)
+		}
+	}
+	for n := r.Len(); n > 0 && r.Err() == nil; n-- {
+		if e.deadAt == nil {
+			e.deadAt = map[Position]bool{}
+		}
+		e.deadAt[Position{int32(r.Uint()), int64(r.Uint())}] = true
+	}
+	for _, f := range e.files() {
+		if !r.Bool() {
+			continue
+		}
+		var err error
+		if *f, err = newScratchFile(e.c.Scratch); err != nil {
+			return err
+		}
+		(*f).size = int64(r.Uint())
+	}
+	for _, out := range e.outputs {
+		for i := range out.runs {
+			out.runs[i].scratchFile = out.scratch
+		}
+	}
+	return r.Err()
+}
+
+// files are the places of all scratch files, in a fixed order; some are empty.
+func (e *engine) files() (all []**scratchFile) {
+	if e.late != nil {
+		all = append(all, &e.late.rows)
+		for i := range e.late.ids {
+			all = append(all, &e.late.ids[i])
+		}
+	}
+	for _, out := range e.outputs {
+		all = append(all, &out.scratch)
+		for i := range out.left {
+			all = append(all, &out.left[i])
+		}
+	}
+	return all
+}
+
+// foreign is an error of reading, unless that is only that there is no more.
+func foreign(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// summedReader sums up what is read of a checkpoint.
+type summedReader struct {
+	r   *bufio.Reader
+	sum *xxh3.Hasher
+}
+
+func (s *summedReader) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	s.sum.Write(b[:n])
+	return n, err
+}
+
+func (s *summedReader) ReadByte() (byte, error) {
+	b, err := s.r.ReadByte()
+	if err == nil {
+		s.sum.Write([]byte{b})
+	}
+	return b, err
+}
+
+// check holds the sum so far against the one that comes next.
+func (s *summedReader) check() error {
+	want := s.sum.Sum64()
+	var b [8]byte
+	if _, err := io.ReadFull(s, b[:]); err != nil || binary.LittleEndian.Uint64(b[:]) != want {
+		return cmp.Or(foreign(err), errCheckpoint)
+	}
+	return nil
+}
+
+// chunks copies what a chunkWriter wrote, up to its end.
+func (s *summedReader) chunks(dst io.Writer) error {
+	for {
+		n, err := binary.ReadUvarint(s)
+		if err == nil && n > math.MaxInt64 {
+			err = errCheckpoint
+		}
+		if err == nil && n > 0 {
+			_, err = io.CopyN(dst, s, int64(n))
+		}
+		if err != nil {
+			return cmp.Or(foreign(err), errCheckpoint)
+		}
+		if n == 0 {
+			return nil
+		}
+	}
 }
 
 // chunkWriter writes each write as a chunk: its length and its bytes. An empty chunk ends.

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -91,16 +90,15 @@ func (c *contents) hash(col *record.Column, d *hashedDictionary, rows []int32) {
 // hashedDictionary has the hashes of a dictionary's entries, 0 where one was not asked for yet. It is kept for as long as batches come
 // with the same dictionary: a row group has one, and many batches.
 type hashedDictionary struct {
-	hashes  []uint64
-	offsets []uint32 // these and the data are kept, so that no other dictionary has their memory
-	data    []byte
+	number uint64
+	hashes []uint64
 }
 
 func (d *hashedDictionary) of(s *record.Strings) {
-	if len(d.offsets) == len(s.Offsets) && len(d.data) == len(s.Data) && unsafe.SliceData(d.offsets) == unsafe.SliceData(s.Offsets) && unsafe.SliceData(d.data) == unsafe.SliceData(s.Data) {
+	if s.Dictionary != 0 && s.Dictionary == d.number {
 		return
 	}
-	d.offsets, d.data = s.Offsets, s.Data
+	d.number = s.Dictionary
 	d.hashes = slices.Grow(d.hashes[:0], len(s.Offsets))[:len(s.Offsets)]
 	clear(d.hashes)
 }

@@ -25,8 +25,14 @@ type engine struct {
 	id      int // -1: no dedupe
 	outputs []*output
 	seen    *seen
+	full    bool  // seen takes no more
+	late    *late // nil before there is any
 	res     Result
 	resumed bool // a row after the cursor was taken in this lap
+
+	share  int64             // of the memory, for the ids and for each output; 0: no limit
+	peak   int64             // of what bound saw
+	deadAt map[Position]bool // events that were counted as dead while some were left for later
 
 	// What follows is memory used again from batch to batch.
 	rows, slots []int32
@@ -35,7 +41,9 @@ type engine struct {
 	dead        record.Bitmap // rows of the batch that are dead for a table
 	buried      []DeadLetter  // of the rows at hand, as they are found
 	idBuf       []byte
-	touched     uint32 // means nothing; it is what [idSet.touch] is read for
+	slotColumn  record.Column
+	undecided   []int32 // of rows, by their places
+	touched     uint32  // means nothing; it is what [idSet.touch] is read for
 }
 
 // output is a table at work.
@@ -44,9 +52,18 @@ type output struct {
 	shape   job.Shape
 	columns []int // of the batch, for each of the transform's
 	view    record.Batch
+	options job.Options
 	runner  job.Runner
+	bounded job.Bounded // the runner, where it is one
 	counts  []Count
 	outcome job.Outcome
+
+	// Beyond its share of memory: what a sealed runner left, and the rows of those that are done; see the package comment.
+	sealed  bool
+	level   int
+	left    []*scratchFile
+	scratch *scratchFile
+	runs    []sortedRun
 }
 
 func newEngine(c Config) (*engine, error) {
@@ -64,6 +81,8 @@ func newEngine(c Config) (*engine, error) {
 	switch {
 	case c.Sink == nil:
 		return nil, errors.New("no sink to take the rows")
+	case c.Memory < 0:
+		return nil, fmt.Errorf("a memory limit of %d bytes", c.Memory)
 	case c.Stop != nil && c.Checkpoint == nil:
 		return nil, errors.New("a shard that may stop needs a place for its checkpoint")
 	case c.Scheme.Buckets > 0 && len(c.Slots) > 0:
@@ -78,14 +97,28 @@ func newEngine(c Config) (*engine, error) {
 		}
 		e.outputs = append(e.outputs, out)
 	}
+	consumers := int64(len(c.Outputs))
+	if e.seen != nil {
+		consumers++
+	}
+	if c.Memory > 0 {
+		e.share = max(c.Memory/consumers, 1)
+	}
 	return e, nil
 }
 
-// close gives memory back.
-func (e *engine) close() {
+// close gives memory and scratch back.
+func (e *engine) close() (err error) {
 	if e.seen != nil {
 		e.seen.free()
 	}
+	if e.late != nil {
+		err = e.late.close()
+	}
+	for _, out := range e.outputs {
+		err = errors.Join(err, out.close())
+	}
+	return err
 }
 
 func newOutput(o Output, c Config) (*output, error) {
@@ -105,12 +138,17 @@ func newOutput(o Output, c Config) (*output, error) {
 		out.columns = append(out.columns, i)
 	}
 	out.view.Columns = make([]record.Column, len(out.columns))
-	opts := job.Options{Slots: len(c.Slots)}
+	out.options = job.Options{Slots: len(c.Slots)}
 	if c.Scheme.Buckets > 0 {
-		opts = job.Options{Slots: c.Scheme.Buckets, Bucket: c.Scheme.Bucket, BucketColumn: shape.Rows.Index(o.BucketColumn)}
+		out.options = job.Options{Slots: c.Scheme.Buckets, Bucket: c.Scheme.Bucket, BucketColumn: shape.Rows.Index(o.BucketColumn)}
 	}
-	out.runner, err = o.Transform.Open(opts)
-	return out, err
+	if err := out.open(); err != nil {
+		return nil, err
+	}
+	if out.bounded == nil && shape.OneRowPerKey && c.Memory > 0 {
+		return nil, errors.New("its transform cannot be kept from growing, so that no limit of memory can be kept")
+	}
+	return out, nil
 }
 
 // check asks that a batch has what the configuration says.
@@ -204,12 +242,16 @@ func (e *engine) addRun(partition int32, origin Origin, b *record.Batch, from, t
 	run := e.newRun(partition, origin)
 	e.sort(run, b, from, to)
 	if e.id >= 0 {
-		e.dedupe(run, b)
+		if err := e.dedupe(run, b); err != nil {
+			return err
+		}
 	}
-	clear(e.dead)
-	for len(e.dead)*64 < b.Len {
-		e.dead = append(e.dead, 0)
-	}
+	return e.giveAll(run, b)
+}
+
+// giveAll gives the rows that are left of a batch to all outputs.
+func (e *engine) giveAll(run *run, b *record.Batch) error {
+	e.clearDead(b.Len)
 	for i, out := range e.outputs {
 		if err := e.apply(run, i, b); err != nil {
 			return fmt.Errorf("table %s: %w", out.Table, err)
@@ -219,15 +261,23 @@ func (e *engine) addRun(partition int32, origin Origin, b *record.Batch, from, t
 	return nil
 }
 
+func (e *engine) clearDead(rows int) {
+	clear(e.dead)
+	for len(e.dead)*64 < rows {
+		e.dead = append(e.dead, 0)
+	}
+}
+
 // run is what is counted of rows of one topic partition and origin: at each output, and what is the same at all.
 type run struct {
 	partition int32
+	origin    Origin
 	counts    []*Count
 	owned     plan.Ranges
 }
 
 func (e *engine) newRun(partition int32, origin Origin) *run {
-	r := &run{partition: partition, owned: e.c.Owned[partition]}
+	r := &run{partition: partition, origin: origin, owned: e.c.Owned[partition]}
 	for _, out := range e.outputs {
 		i := slices.IndexFunc(out.counts, func(c Count) bool { return c.Partition == partition && c.Origin == origin })
 		if i < 0 {
@@ -330,63 +380,63 @@ func (e *engine) bury(run *run, offset int64, reason string) {
 }
 
 func (e *engine) noteDead(d DeadLetter) {
-	if len(e.res.FirstDeadLetters) < MaxFindings {
+	if told := e.res.FirstDeadLetters; len(told) < MaxFindings || e.compareDead(d, told[MaxFindings-1]) < 0 {
 		d.Reason = strings.ToValidUTF8(d.Reason, "\uFFFD") // as JSON would have it after a lap
 		e.buried = append(e.buried, d)
 	}
 }
 
-// tellDead adds what was noted to the result, by offset: which of them are the first does not depend on how rows are cut into batches.
+// tellDead adds what was noted to the result, in the order of the log: which of them are the first depends neither on how rows are cut into batches nor on memory.
 func (e *engine) tellDead() {
-	slices.SortStableFunc(e.buried, func(a, b DeadLetter) int { return cmp.Compare(a.Offset, b.Offset) })
-	n := min(len(e.buried), MaxFindings-len(e.res.FirstDeadLetters))
-	e.res.FirstDeadLetters = append(e.res.FirstDeadLetters, e.buried[:n]...)
+	if len(e.buried) == 0 {
+		return
+	}
+	told := append(e.res.FirstDeadLetters, e.buried...)
+	slices.SortStableFunc(told, e.compareDead)
+	e.res.FirstDeadLetters = told[:min(len(told), MaxFindings)]
 	e.buried = e.buried[:0]
 }
 
 // dedupe keeps of e.rows those whose id is new.
-func (e *engine) dedupe(run *run, b *record.Batch) {
+func (e *engine) dedupe(run *run, b *record.Batch) error {
 	contents := e.contents.of(b, len(e.c.Columns), e.id, e.rows)
 	ids := &b.Columns[e.id]
 	e.ids.of(ids, e.rows)
 	e.touched += e.seen.sets[e.ids.kind].touch(e.ids.hashes)
 	kept := 0
+	e.undecided = e.undecided[:0]
 	for n, row := range e.rows {
-		kind := e.ids.kinds[n]
 		at := Position{run.partition, b.Offsets[row]}
-		if kind == idNone {
+		if e.ids.kinds[n] == idNone {
 			e.bury(run, at.Offset, fmt.Sprintf("column %s is null or empty: the event has no id", e.c.ID))
 			continue
 		}
-		var long []byte
-		if kind == idLong {
-			long = ids.Strings.At(int(row))
-		}
-		set := &e.seen.sets[kind]
-		before, fresh := set.add(e.ids.keys[n], e.ids.hashes[n], long, at, content(contents[n]))
+		c := content(contents[n])
+		before, fresh, ok := e.seen.meet(&e.ids, n, ids, row, at, c, e.full)
 		switch {
+		case !ok:
+			e.undecided = append(e.undecided, int32(n))
 		case fresh:
 			e.rows[kept] = row
 			if e.c.Slots != nil {
 				e.slots[kept] = e.slots[n]
 			}
 			kept++
-		case set.content(before) == content(contents[n]):
+		case before.content == c:
 			run.all(func(c *Count) { c.Duplicate++ })
 		default:
 			run.all(func(c *Count) { c.Conflict++ })
-			e.res.Conflicts++
-			if len(e.res.FirstConflicts) < MaxFindings {
-				c := Conflict{ID: idText(ids, row), First: set.position(before), Second: at}
-				if i := differing(set.content(before), content(contents[n]), len(e.c.Columns), e.id); i >= 0 {
-					c.Column = e.c.Columns[i].Name
-				}
-				e.res.FirstConflicts = append(e.res.FirstConflicts, c)
-			}
+			e.conflict(idText(ids, row), before, at, c)
+		}
+	}
+	if len(e.undecided) > 0 {
+		if err := e.postpone(run, b, e.undecided); err != nil {
+			return err
 		}
 	}
 	e.rows = e.rows[:kept]
 	e.slots = e.slots[:min(kept, len(e.slots))]
+	return nil
 }
 
 // idOf returns the bytes of an id, none if it is null.
@@ -403,20 +453,27 @@ func (e *engine) idOf(ids *record.Column, row int) []byte {
 
 // apply gives the rows that are left to an output.
 func (e *engine) apply(run *run, output int, b *record.Batch) error {
-	out, count := e.outputs[output], run.counts[output]
+	out := e.outputs[output]
 	for i, c := range out.columns {
 		out.view.Columns[i] = b.Columns[c]
 	}
 	out.view.Len, out.view.Offsets, out.view.RecordTimes = b.Len, b.Offsets, b.RecordTimes
-	out.outcome = job.Outcome{Failures: out.outcome.Failures[:0]}
+	return e.give(run, output, false)
+}
+
+// give gives the rows that are left to an output, whose view they are rows of. Late says that the batch that they came with is forgotten.
+func (e *engine) give(run *run, output int, late bool) error {
+	out, count := e.outputs[output], run.counts[output]
+	out.outcome = job.Outcome{Failures: out.outcome.Failures[:0], Left: out.outcome.Left[:0]}
 	slots := e.slots
 	if e.c.Slots == nil {
 		slots = nil
 	}
+	offsets := out.view.Offsets
 	if err := out.runner.Add(&out.view, e.rows, slots, &out.outcome); err != nil {
 		var at *job.Failure
-		if errors.As(err, &at) && int(at.Row) < b.Len {
-			return fmt.Errorf("%s: %w", Position{run.partition, b.Offsets[at.Row]}, at.Err)
+		if errors.As(err, &at) && int(at.Row) < len(offsets) {
+			return fmt.Errorf("%s: %w", Position{run.partition, offsets[at.Row]}, at.Err)
 		}
 		return err
 	}
@@ -425,22 +482,31 @@ func (e *engine) apply(run *run, output int, b *record.Batch) error {
 	count.Filtered += o.Filtered
 	count.Stale += o.Stale
 	count.Dead += int64(len(o.Failures))
-	if n := o.Applied + o.Filtered + o.Stale + int64(len(o.Failures)); n != int64(len(e.rows)) {
+	if n := o.Applied + o.Filtered + o.Stale + int64(len(o.Failures)+len(o.Left)); n != int64(len(e.rows)) {
 		return fmt.Errorf("the transform accounts for %d of %d events", n, len(e.rows))
 	}
 	for _, f := range o.Failures {
-		if !e.dead.Get(int(f.Row)) {
-			e.dead.Set(int(f.Row))
-			e.res.DeadLetters++
-		}
-		e.noteDead(DeadLetter{Position{run.partition, b.Offsets[f.Row]}, out.Table, f.Err.Error()})
+		at := Position{run.partition, offsets[f.Row]}
+		e.countDead(at, int(f.Row), late)
+		e.noteDead(DeadLetter{at, out.Table, f.Err.Error()})
+	}
+	if len(o.Left) > 0 {
+		return e.leave(run, out, e.rows, slots)
 	}
 	return nil
 }
 
 // drain passes the rows of all tables on.
 func (e *engine) drain(ctx context.Context) error {
-	for _, out := range e.outputs {
+	if err := e.decide(ctx); err != nil {
+		return err
+	}
+	for n, out := range e.outputs {
+		if out.spilled() {
+			if err := e.finish(ctx, n); err != nil {
+				return fmt.Errorf("table %s: %w", out.Table, err)
+			}
+		}
 		for slot, label := range e.labels() {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -468,7 +534,7 @@ var errEnough = errors.New("the sink wants no more rows")
 
 func (e *engine) drainSlot(out *output, slot int, label string) error {
 	rows := func(yield func(*record.Batch, error) bool) {
-		err := out.runner.Drain(slot, func(b *record.Batch) error {
+		err := out.rowsOf(slot, func(b *record.Batch) error {
 			if !yield(b, nil) {
 				return errEnough
 			}
@@ -503,7 +569,7 @@ func (e *engine) drainSlot(out *output, slot int, label string) error {
 // result returns the account so far.
 func (e *engine) result(done bool) Result {
 	res := e.res
-	res.Done = done
+	res.Done, res.PeakMemory = done, e.peak
 	res.Counts = nil
 	for _, out := range e.outputs {
 		counts := slices.Clone(out.counts)
@@ -514,9 +580,6 @@ func (e *engine) result(done bool) Result {
 			return cmp.Compare(len(a.Origin), len(b.Origin))
 		})
 		res.Counts = append(res.Counts, counts...)
-	}
-	if e.c.Fingerprints && done && e.seen != nil {
-		res.Fingerprints = e.seen.fingerprints()
 	}
 	return res
 }

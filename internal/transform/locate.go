@@ -47,6 +47,7 @@ func Locate(ctx context.Context, r Reader, c Config, fingerprints []uint64) (fou
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, e.close()) }()
 	if e.id < 0 {
 		return nil, errors.New("events without an id cannot be found by it")
 	}

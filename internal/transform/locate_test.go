@@ -1,6 +1,7 @@
 package transform
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"testing"
 
@@ -14,14 +15,15 @@ func TestLocateFindsWhatAShardTookFirst(t *testing.T) {
 		rng := rand.New(rand.NewPCG(9, uint64(round)))
 		log := randomLog(rng, 400)
 		c := small(nil)
-		c.Columns, c.Window, c.Fingerprints, c.ID = columns, &spec.Window{From: 100, To: 1200}, true, "id"
+		var prints bytes.Buffer
+		c.Columns, c.Window, c.Fingerprints, c.ID = columns, &spec.Window{From: 100, To: 1200}, &prints, "id"
 		c.Slots = []partition.Slot{{Label: "a", From: 200, To: 500}, {Label: "b", From: 500, To: 900}}
 		res, err := Run(t.Context(), &reader{rng: rng, events: log}, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := &reader{rng: rng, events: log}
-		found, err := Locate(t.Context(), in, c, res.Fingerprints)
+		in, fingerprints := &reader{rng: rng, events: log}, unpack(prints.Bytes())
+		found, err := Locate(t.Context(), in, c, fingerprints)
 		if err != nil || !in.closed {
 			t.Fatalf("%v, closed: %v", err, in.closed)
 		}
@@ -36,8 +38,8 @@ func TestLocateFindsWhatAShardTookFirst(t *testing.T) {
 				second[e.id] = e
 			}
 		}
-		if len(found) != len(first) || len(found) != len(res.Fingerprints) {
-			t.Fatalf("round %d: %d found of %d ids and %d fingerprints", round, len(found), len(first), len(res.Fingerprints))
+		if len(found) != len(first) || len(found) != len(fingerprints) {
+			t.Fatalf("round %d: %d found of %d ids and %d fingerprints", round, len(found), len(first), len(fingerprints))
 		}
 		conflicts := map[string]Conflict{}
 		for _, c := range res.FirstConflicts {

@@ -3,6 +3,7 @@ package transform
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"math/bits"
 	"slices"
 	"sort"
@@ -103,7 +104,7 @@ func (k idKey) bytes(dst []byte, kind idKind) []byte {
 	return append(dst, b[:]...)
 }
 
-// hash spreads a key over 64 bits, as XXH3 does with 16 bytes. Equal ids have equal hashes, in every shard: see [Result.Fingerprints].
+// hash spreads a key over 64 bits, as XXH3 does with 16 bytes. Equal ids have equal hashes, in every shard: see [Config.Fingerprints].
 func (k idKey) hash(kind idKind) uint64 {
 	if kind == idLong {
 		return k.a
@@ -219,9 +220,11 @@ func (s *idSet) position(i int) Position {
 	return Position{at.partition, at.offset + int64(*s.offset(i))}
 }
 
-// add returns the number of the id, and whether it is new. An id of kind idLong is passed as bytes, too.
-func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (i int, fresh bool) {
-	s.grow()
+// find returns the number of an id, or -1 and the place of the index that it would take. The bytes of an id of kind idLong are passed, too.
+func (s *idSet) find(key idKey, hash uint64, id []byte) (i int, slot uint32) {
+	if len(s.index) == 0 {
+		return -1, 0
+	}
 	slot, tag := uint32(hash)&s.number, uint32(hash>>32)&^s.number
 	for ; s.index[slot] != 0; slot = (slot + 1) & s.number {
 		if s.index[slot]&^s.number != tag {
@@ -229,8 +232,18 @@ func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (
 		}
 		i := int(s.index[slot]&s.number) - 1
 		if k := s.key(i); *k == key || s.kind == idLong && k.a == key.a && bytes.Equal(s.longID(*k), id) {
-			return i, false
+			return i, slot
 		}
+	}
+	return -1, slot
+}
+
+// add returns the number of an id, and whether it is new.
+func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (i int, fresh bool) {
+	s.grow()
+	i, slot := s.find(key, hash, id)
+	if i >= 0 {
+		return i, false
 	}
 	i = s.n
 	if i&(chunkIDs-1) == 0 {
@@ -248,7 +261,7 @@ func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (
 	in.keys[i&(chunkIDs-1)], in.contents[i&(chunkIDs-1)] = key, uint64(c)
 	in.offsets[i&(chunkIDs-1)] = uint32(at.Offset - s.spans[last].offset)
 	s.n++
-	s.index[slot] = tag | uint32(s.n)
+	s.index[slot] = uint32(hash>>32)&^s.number | uint32(s.n)
 	return i, true
 }
 
@@ -275,6 +288,31 @@ func (s *seen) free() {
 	for k := range s.sets {
 		s.sets[k].free()
 	}
+}
+
+// firstSeen is the event that came first with an id.
+type firstSeen struct {
+	at      Position
+	content content
+}
+
+// meet remembers the nth of the ids k, which is that of a row of ids, or returns the event that came with it before; fresh says which. If the set is full
+// and does not have the id, ok is false.
+func (s *seen) meet(k *idKeys, n int, ids *record.Column, row int32, at Position, c content, full bool) (before firstSeen, fresh, ok bool) {
+	set := &s.sets[k.kinds[n]]
+	var long []byte
+	if set.kind == idLong {
+		long = ids.Strings.At(int(row))
+	}
+	var i int
+	if full {
+		if i, _ = set.find(k.keys[n], k.hashes[n], long); i < 0 {
+			return firstSeen{}, false, false
+		}
+	} else if i, fresh = set.add(k.keys[n], k.hashes[n], long, at, c); fresh {
+		return firstSeen{}, true, true
+	}
+	return firstSeen{set.position(i), set.content(i)}, false, true
 }
 
 // size is the memory that the ids take, in bytes.
@@ -341,34 +379,23 @@ func Fingerprint(id []byte) uint64 {
 	return key.hash(kind)
 }
 
-// FingerprintGroup returns the group of a fingerprint; see [Result.Fingerprints].
+// FingerprintGroup returns the group of a fingerprint; see [Config.Fingerprints].
 func FingerprintGroup(f uint64) int { return int(f >> 52) }
 
-// fingerprints returns the hashes of all ids, by group.
-func (s *seen) fingerprints() []uint64 {
-	var next [FingerprintGroups + 1]int
-	each := func(do func(hash uint64)) {
-		for k := range s.sets {
-			set := &s.sets[k]
-			for i := range set.n {
-				do(set.key(i).hash(set.kind))
-			}
+// fingerprints appends the hashes of all ids.
+func (s *seen) fingerprints(out []uint64) []uint64 {
+	for k := range s.sets {
+		set := &s.sets[k]
+		out = slices.Grow(out, set.n)
+		for i := range set.n {
+			out = append(out, set.key(i).hash(set.kind))
 		}
 	}
-	each(func(hash uint64) { next[FingerprintGroup(hash)+1]++ })
-	for g := range FingerprintGroups {
-		next[g+1] += next[g]
-	}
-	out := make([]uint64, next[FingerprintGroups])
-	each(func(hash uint64) {
-		g := FingerprintGroup(hash)
-		out[next[g]] = hash
-		next[g]++
-	})
 	return out
 }
 
-func (s *seen) write(w *wire.Writer) {
+// write writes all ids to w, which it empties into dst now and then.
+func (s *seen) write(w *wire.Writer, dst io.Writer) error {
 	var id []byte
 	for k := range s.sets {
 		set := &s.sets[k]
@@ -384,8 +411,14 @@ func (s *seen) write(w *wire.Writer) {
 			w.Uint(uint64(at.Partition))
 			w.Uint(uint64(at.Offset))
 			w.Fixed(uint64(set.content(i)))
+			if w.Buffered() >= 1<<16 {
+				if err := w.Flush(dst); err != nil {
+					return err
+				}
+			}
 		}
 	}
+	return nil
 }
 
 func (s *seen) read(r *wire.Reader) {

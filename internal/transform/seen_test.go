@@ -2,7 +2,9 @@ package transform
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -99,9 +101,8 @@ func TestSeenAgainstMap(t *testing.T) {
 			}
 		}
 		var w wire.Writer
-		s.write(&w)
 		var saved bytes.Buffer
-		if err := w.Flush(&saved); err != nil {
+		if err := errors.Join(s.write(&w, &saved), w.Flush(&saved)); err != nil {
 			t.Fatal(err)
 		}
 		again, r := newSeen(0), wire.NewReader(saved.Bytes())
@@ -115,7 +116,7 @@ func TestSeenAgainstMap(t *testing.T) {
 				t.Fatalf("seed %d: id %q is not in the checkpoint as it was", seed, id)
 			}
 		}
-		if got, want := slices.Sorted(slices.Values(again.fingerprints())), slices.Sorted(slices.Values(s.fingerprints())); !slices.Equal(got, want) {
+		if got, want := slices.Sorted(slices.Values(again.fingerprints(nil))), slices.Sorted(slices.Values(s.fingerprints(nil))); !slices.Equal(got, want) {
 			t.Fatalf("seed %d: other fingerprints after a lap", seed)
 		}
 	}
@@ -146,16 +147,94 @@ func TestContentsFollowTheDictionary(t *testing.T) {
 		}
 		return slices.Clone(new(contents).of(&record.Batch{Columns: []record.Column{{Kind: record.String, Strings: p}}}, 1, -1, []int32{0, 1, 2}))
 	}
-	a := record.Strings{Offsets: []uint32{0, 1, 3}, Data: []byte("abc")}
+	a := record.Strings{Offsets: []uint32{0, 1, 3}, Data: []byte("abc"), Dictionary: record.NewDictionary()}
 	for i, s := range []record.Strings{
-		{Codes: []uint32{0, 1, 0}, Offsets: a.Offsets, Data: a.Data},
-		{Codes: []uint32{1, 1, 0}, Offsets: a.Offsets, Data: a.Data},
-		{Codes: []uint32{1, 1, 0}, Offsets: []uint32{0, 2, 3}, Data: a.Data},
+		{Codes: []uint32{0, 1, 0}, Offsets: a.Offsets, Data: a.Data, Dictionary: a.Dictionary},
+		{Codes: []uint32{1, 1, 0}, Offsets: a.Offsets, Data: a.Data, Dictionary: a.Dictionary},
+		{Codes: []uint32{1, 1, 0}, Offsets: []uint32{0, 2, 3}, Data: a.Data, Dictionary: record.NewDictionary()},
 		{Codes: []uint32{1, 0, 0}, Offsets: a.Offsets, Data: []byte("xyz")},
+		{Codes: []uint32{1, 0, 0}, Offsets: a.Offsets, Data: []byte("uvw")},
 	} {
 		got := c.of(&record.Batch{Columns: []record.Column{{Kind: record.String, Strings: s}}}, 1, -1, []int32{0, 1, 2})
 		if !slices.Equal(got, plain(s)) {
 			t.Errorf("batch %d: its contents are not those of the same strings without a dictionary", i)
 		}
+	}
+}
+
+// Rows come back from scratch as they were, whatever their columns.
+func TestScratchGivesBackWhatItTook(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	f, err := newScratchFile(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.remove()
+	kinds := []record.Kind{record.String, record.Int64, record.Float64, record.Bool, record.String, record.Timestamp}
+	var batches []*record.Batch
+	for n := range 9 {
+		b := &record.Batch{Len: 1 + rng.IntN(200)}
+		for i, kind := range kinds {
+			c := record.Column{Kind: kind}
+			if (n+i)%3 == 0 {
+				c.Nulls = record.NewBitmap(b.Len)
+			}
+			for row := range b.Len {
+				if null := c.Nulls != nil && rng.IntN(3) == 0; null {
+					c.Nulls.Set(row)
+				}
+				switch kind {
+				case record.String:
+					c.Strings.Append(bytes.Repeat([]byte{byte(row)}, rng.IntN(4)))
+				case record.Float64:
+					c.Float64s = append(c.Float64s, rng.NormFloat64())
+				default:
+					c.Int64s = append(c.Int64s, rng.Int64()-1<<62)
+				}
+			}
+			if n%2 == 0 && i == 4 {
+				c.Strings = dictionary(c.Strings, b.Len)
+			}
+			b.Columns = append(b.Columns, c)
+		}
+		for row := range b.Len {
+			if n%3 > 0 {
+				b.Offsets = append(b.Offsets, int64(row))
+			}
+			if n%3 > 1 {
+				b.RecordTimes = append(b.RecordTimes, -int64(row))
+			}
+		}
+		batches = append(batches, b)
+		if err := f.write([]byte{byte(n)}, b, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in, err := f.read(0, f.size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range batches {
+		head, b, err := in.next()
+		if err != nil || len(head) != 1 || head[0] != byte(n) || b.Len != want.Len {
+			t.Fatalf("batch %d: %v, %d rows for %d, head %v", n, err, b.Len, want.Len, head)
+		}
+		if !slices.Equal(b.Offsets, want.Offsets) || !slices.Equal(b.RecordTimes, want.RecordTimes) {
+			t.Errorf("batch %d: other offsets or times", n)
+		}
+		for i := range want.Columns {
+			x, y := &b.Columns[i], &want.Columns[i]
+			if x.Kind != y.Kind || !slices.Equal(x.Int64s, y.Int64s) || !slices.Equal(x.Float64s, y.Float64s) || !slices.Equal(x.Nulls, y.Nulls) || (x.Nulls == nil) != (y.Nulls == nil) {
+				t.Errorf("batch %d, column %d is another", n, i)
+			}
+			for row := range want.Len {
+				if y.Kind == record.String && !bytes.Equal(x.Strings.At(row), y.Strings.At(row)) {
+					t.Errorf("batch %d, column %d, row %d: %q, want %q", n, i, row, x.Strings.At(row), y.Strings.At(row))
+				}
+			}
+		}
+	}
+	if _, _, err := in.next(); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the last batch: %v", err)
 	}
 }

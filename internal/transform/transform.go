@@ -1,7 +1,23 @@
 // Package transform runs a shard: it takes the rows of a log in order, gives each event to the transforms once, and passes on
 // the rows that come out. It owns order, windows, partitions, dedupe and the account of what became of every row.
 //
-// It neither opens segments nor writes files: rows come from a [Reader] and go to a [Sink]. It reads no clock and starts no goroutine that outlives [Run].
+// It neither opens segments nor writes tables: rows come from a [Reader] and go to a [Sink]. It reads no clock and starts no goroutine that outlives [Run].
+//
+// # Memory
+//
+// [Config.Memory] is divided between the ids seen and each output. What finds no room in its share goes to scratch files, and the rows, the account and
+// the bytes of the tables stay the same. That they do rests on three orders.
+//
+//   - Ids. Once they are full, a row whose id is not among them cannot be decided about: it waits in a file of rows, in the order of the log, and its id, contents
+//     and number in a file of ids, one of 16 by its hash. When the input has ended, the ids of each file are compared in that order, which tells which rows
+//     repeat one. (A first event is never decided about after a second: both are among the ids in memory, or both wait.) Then the rows that are left go to the outputs. They come after all
+//     those that did not wait, as in the log: since the ids were full, none that was new went on.
+//   - Folds. A fold cannot be merged of parts, since events must be applied in order. But it is by key that they must be: a full one takes no more keys, goes on
+//     with those that it has, and leaves the others' events, 16 files by their keys' hashes. When the input has ended, each file is a new computation of keys of its own.
+//   - Rows. Each computation drains its rows to a run, sorted by partition and key; a map does so whenever it is full. Runs are merged. Keys of a fold
+//     are in one run only; rows of a map that have one key stay in the order of the runs, which is the log's.
+//
+// A file whose keys or ids find no room again is divided by the next bits of their hashes.
 package transform
 
 import (
@@ -64,8 +80,14 @@ type Config struct {
 
 	// Rows is how many rows to expect: a hint.
 	Rows int64
-	// Fingerprints asks for those of the events' ids.
-	Fingerprints bool
+	// Fingerprints, if set, is given hashes of the ids of the shard's events, 8 bytes each, little-endian, ordered by [FingerprintGroup]: an id in two
+	// shards of a scheme may have come with two contents.
+	Fingerprints io.Writer
+
+	// Memory is how many bytes ids, states and rows may take, about, before they go to files in the folder Scratch; 0: no limit. An
+	// empty Scratch is the system's folder for such files.
+	Memory  int64
+	Scratch string
 
 	Sink Sink
 	// Stop, if set, is asked after each batch. When it says true, the state goes to Checkpoint, and Run
@@ -157,8 +179,8 @@ type Result struct {
 	// Strays is the number of strays among the offsets that the shard owns.
 	Strays      int64   `json:"strays,omitempty"`
 	FirstStrays []Stray `json:"first_strays,omitempty"`
-	// Fingerprints are hashes of the ids of the shard's events, ordered by [FingerprintGroup]: an id in two shards of a scheme may have come with two contents.
-	Fingerprints []uint64 `json:"-"`
+	// PeakMemory is the most bytes that ids, states and rows took at the end of a batch of this lap, but for what maps, slices and strings of states refer to.
+	PeakMemory int64 `json:"-"`
 }
 
 // ForShard describes the work of a shard of p. The caller adds Sink, Fingerprints, and what concerns laps.
@@ -201,7 +223,7 @@ func Run(ctx context.Context, r Reader, c Config) (res Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer e.close()
+	defer func() { err = errors.Join(err, e.close()) }()
 	if c.Resume != nil {
 		if err := e.restore(c.Resume); err != nil {
 			return Result{}, fmt.Errorf("resume from checkpoint: %w", err)
@@ -219,6 +241,9 @@ func Run(ctx context.Context, r Reader, c Config) (res Result, err error) {
 			return Result{}, err
 		}
 		if err := e.add(partition, b); err != nil {
+			return Result{}, err
+		}
+		if err := e.bound(); err != nil {
 			return Result{}, err
 		}
 		if c.Stop != nil && c.Stop() {

@@ -3,12 +3,14 @@ package transform
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -472,7 +474,7 @@ func TestShardsAgainstNaive(t *testing.T) {
 		}
 		base := Config{
 			Outputs: []Output{{Table: "totals", Transform: fold}, {Table: "copies", Transform: copies}},
-			Window:  window, Columns: columns, Time: "at", ID: "id", Fingerprints: true,
+			Window:  window, Columns: columns, Time: "at", ID: "id",
 			Tail: map[int32]plan.Ranges{0: {{First: 100, Next: 1 << 40}}, 2: {{First: 0, Next: 60}, {First: 90, Next: 120}}},
 		}
 		if round%4 == 3 {
@@ -513,16 +515,36 @@ func TestShardsAgainstNaive(t *testing.T) {
 				}
 				return ""
 			})
+			var prints bytes.Buffer
+			c.Fingerprints = &prints
 			rows, res := inLaps(t, rng, read, c)
 			if !reflect.DeepEqual(rows, wantRows) {
 				t.Fatalf("round %d, shard %d: got %v\nwant %v", round, i, rows, wantRows)
 			}
 			sameResult(t, res, want)
-			if (len(res.Fingerprints) > 0) != (c.ID != "" && len(rows) > 0) && len(wantRows) > 0 || !slices.IsSortedFunc(res.Fingerprints, byGroup) {
-				t.Fatalf("round %d: %d fingerprints", round, len(res.Fingerprints))
+			fingerprints := unpack(prints.Bytes())
+			if (len(fingerprints) > 0) != (c.ID != "" && len(rows) > 0) && len(wantRows) > 0 || !slices.IsSortedFunc(fingerprints, byGroup) {
+				t.Fatalf("round %d: %d fingerprints", round, len(fingerprints))
 			}
 			for _, count := range res.Counts {
 				counted[count.Table] += count.Total()
+			}
+			if round%8 > 0 && !testenv.Full() {
+				continue
+			}
+			// A worker with next to no memory, or with some of what it needs, finds the same.
+			var again bytes.Buffer
+			c.Fingerprints, c.Memory, c.Scratch = &again, 1+rng.Int64N(1<<(10+rng.IntN(9))), t.TempDir()
+			rows, res = inLaps(t, rng, read, c)
+			if !reflect.DeepEqual(rows, wantRows) {
+				t.Fatalf("round %d, shard %d, %d bytes of memory: got %v\nwant %v", round, i, c.Memory, rows, wantRows)
+			}
+			sameResult(t, res, want)
+			if got := unpack(again.Bytes()); !slices.IsSortedFunc(got, byGroup) || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(fingerprints))) {
+				t.Fatalf("round %d, %d bytes of memory: other fingerprints", round, c.Memory)
+			}
+			if left, err := os.ReadDir(c.Scratch); err != nil || len(left) > 0 {
+				t.Fatalf("files are left on scratch: %v, %v", left, err)
 			}
 		}
 		for table, n := range counted {
@@ -531,6 +553,13 @@ func TestShardsAgainstNaive(t *testing.T) {
 			}
 		}
 	}
+}
+
+func unpack(b []byte) (out []uint64) {
+	for ; len(b) > 0; b = b[8:] {
+		out = append(out, binary.LittleEndian.Uint64(b))
+	}
+	return out
 }
 
 func byGroup(a, b uint64) int { return FingerprintGroup(a) - FingerprintGroup(b) }
@@ -626,12 +655,59 @@ func TestErrorsEndTheShard(t *testing.T) {
 	}
 }
 
+// An event that dies for two tables, for one of them only when what its worker had no room for is computed, is one dead letter.
+func TestDeadLettersDoNotDependOnMemory(t *testing.T) {
+	type state struct {
+		Key string `row:"key,key"`
+		N   int64  `row:"n"`
+	}
+	bad := func(of int64) job.Fold[in, state] {
+		return job.Fold[in, state]{Key: func(e *in) state { return state{Key: e.Key} }, Apply: func(s *state, e *in) {
+			if s.N += e.N; e.N%of == 0 {
+				panic("divisible")
+			}
+		}}
+	}
+	var log []event
+	for n := range int64(400) {
+		log = append(log, event{partition: int32(n / 250), offset: n, id: fmt.Sprint(n), key: fmt.Sprint(n % 97), n: n + 1})
+	}
+	run := func(memory int64) (map[string][]string, Result) {
+		rows := map[string][]string{}
+		c := small(collect(rows))
+		c.Outputs, c.Memory, c.Scratch = []Output{{Table: "a", Transform: bad(2)}, {Table: "b", Transform: bad(3)}}, memory, t.TempDir()
+		res, err := Run(t.Context(), &reader{rng: rand.New(rand.NewPCG(4, 4)), events: log}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows, res
+	}
+	wantRows, want := run(0)
+	if want.DeadLetters != 267 || len(want.FirstDeadLetters) != MaxFindings {
+		t.Fatalf("%d dead letters, %d told", want.DeadLetters, len(want.FirstDeadLetters))
+	}
+	for _, memory := range []int64{12_000, 20_000} {
+		rows, got := run(memory)
+		if got.PeakMemory = want.PeakMemory; !reflect.DeepEqual(got, want) || !reflect.DeepEqual(rows, wantRows) {
+			t.Errorf("with %d bytes: got %+v\nwant %+v", memory, got, want)
+		}
+	}
+}
+
 func TestDamagedOrForeignCheckpointsAreRefused(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) { checkpointIsGuarded(t, 0, 1) })
+	t.Run("on scratch", func(t *testing.T) { checkpointIsGuarded(t, 1, 101) })
+}
+
+// checkpointIsGuarded flips each byte, or one of so many, of the checkpoint that a worker with some memory leaves.
+func checkpointIsGuarded(t *testing.T, memory int64, each int) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	log := randomLog(rng, 300)
 	c := small(nil)
+	c.Memory, c.Scratch = memory, t.TempDir()
+	stopped := false
 	var saved bytes.Buffer
-	c.Stop, c.Checkpoint = func() bool { return true }, &saved
+	c.Stop, c.Checkpoint = func() bool { again := stopped; stopped = true; return memory == 0 || again }, &saved
 	if res, err := Run(t.Context(), &reader{rng: rng, events: log}, c); err != nil || res.Done {
 		t.Fatal(res, err)
 	}
@@ -644,7 +720,7 @@ func TestDamagedOrForeignCheckpointsAreRefused(t *testing.T) {
 	if err := try(saved.Bytes(), c); err != nil {
 		t.Fatal(err)
 	}
-	for i := range saved.Len() {
+	for i := 0; i < saved.Len(); i += each {
 		damaged := bytes.Clone(saved.Bytes())
 		damaged[i] ^= 1
 		if err := try(damaged, c); err == nil {

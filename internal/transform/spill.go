@@ -1,0 +1,233 @@
+package transform
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"hindcast/internal/job"
+	"hindcast/internal/record"
+)
+
+// bound keeps what is held in memory to its limits; it is called between batches.
+func (e *engine) bound() error {
+	var size int64
+	if e.seen != nil {
+		size = e.seen.size()
+		e.full = e.full || e.share > 0 && size > e.share
+	}
+	e.peak = max(e.peak, size+e.sizeOfOutputs())
+	for _, out := range e.outputs {
+		switch {
+		case e.share == 0 || out.runner.Size() <= e.share:
+		case out.shape.OneRowPerKey:
+			out.bounded.Seal()
+			out.sealed = true
+		default:
+			if err := e.spill(out); err != nil {
+				return fmt.Errorf("table %s: %w", out.Table, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (e *engine) sizeOfOutputs() (size int64) {
+	for _, out := range e.outputs {
+		size += out.runner.Size()
+	}
+	return size
+}
+
+// spilled reports whether a part of an output is on scratch.
+func (out *output) spilled() bool { return len(out.runs) > 0 || out.left != nil }
+
+// spill moves an output's rows to scratch, sorted, and begins anew.
+func (e *engine) spill(out *output) (err error) {
+	if out.scratch == nil {
+		if out.scratch, err = newScratchFile(e.c.Scratch); err != nil {
+			return err
+		}
+	}
+	run := sortedRun{scratchFile: out.scratch, ends: []int64{out.scratch.size}}
+	for slot := range e.labels() {
+		err := out.runner.Drain(slot, func(b *record.Batch) error { return out.scratch.write(nil, b, nil) })
+		if err != nil {
+			return err
+		}
+		run.ends = append(run.ends, out.scratch.size)
+	}
+	out.runs = append(out.runs, run)
+	return out.open()
+}
+
+// leftParts is the number of files that left events go to, by a few bits of their key's hash; those of a file that are left again go by the next bits.
+const leftParts = 16
+
+func leftPart(hash uint64, level int) int { return int(hash >> max(60-4*level, 0) % leftParts) }
+
+// leave writes events that an output's runner left to scratch, in the order of the log.
+func (e *engine) leave(run *run, out *output, rows, slots []int32) error {
+	if out.left == nil {
+		out.left = make([]*scratchFile, leftParts)
+	}
+	e.slotColumn.Kind = record.Int64
+	e.slotColumn.Int64s = slices.Grow(e.slotColumn.Int64s[:0], out.view.Len)[:out.view.Len]
+	for n, row := range rows {
+		if slots != nil {
+			e.slotColumn.Int64s[row] = int64(slots[n])
+		}
+	}
+	whole := out.view
+	whole.Columns = append(slices.Clip(whole.Columns), e.slotColumn)
+	head := run.head(e.idBuf[:0])
+	var parts [leftParts][]int32
+	for _, l := range out.outcome.Left {
+		p := leftPart(l.Hash, out.level)
+		parts[p] = append(parts[p], l.Row)
+	}
+	for p, rows := range parts {
+		if len(rows) == 0 {
+			continue
+		}
+		if out.left[p] == nil {
+			f, err := newScratchFile(e.c.Scratch)
+			if err != nil {
+				return err
+			}
+			out.left[p] = f
+		}
+		if err := out.left[p].write(head, &whole, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish computes what was left of an output, and moves all of its rows to scratch.
+func (e *engine) finish(ctx context.Context, n int) error {
+	out := e.outputs[n]
+	if err := e.spill(out); err != nil {
+		return err
+	}
+	return e.finishLeft(ctx, n, 1)
+}
+
+func (e *engine) finishLeft(ctx context.Context, n, level int) error {
+	out := e.outputs[n]
+	files := out.left
+	for p, f := range files {
+		if f == nil {
+			continue
+		}
+		out.left, out.sealed, out.level = nil, false, level
+		err := e.replay(ctx, n, f)
+		files[p] = nil
+		if err := errors.Join(err, f.remove()); err != nil {
+			return err
+		}
+		if err := e.spill(out); err != nil {
+			return err
+		}
+		if err := e.finishLeft(ctx, n, level+1); err != nil {
+			return err
+		}
+	}
+	out.left = nil
+	return nil
+}
+
+// replay gives an output the events of a file.
+func (e *engine) replay(ctx context.Context, n int, f *scratchFile) error {
+	out := e.outputs[n]
+	in, err := f.read(0, f.size)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		head, b, err := in.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last := len(b.Columns) - 1
+		out.view = record.Batch{Len: b.Len, Columns: b.Columns[:last:last], Offsets: b.Offsets, RecordTimes: b.RecordTimes}
+		e.rows, e.slots = e.rows[:0], e.slots[:0]
+		for row, slot := range b.Columns[last].Int64s {
+			e.rows, e.slots = append(e.rows, int32(row)), append(e.slots, int32(slot))
+		}
+		e.clearDead(b.Len)
+		if err := e.give(e.newRun(readHead(head)), n, true); err != nil {
+			return err
+		}
+		e.tellDead()
+		if err := e.bound(); err != nil {
+			return err
+		}
+	}
+}
+
+// countDead counts an event that is dead for a table, once for all tables. Those that die late, when the batch that they came with is forgotten, are
+// known by their place.
+func (e *engine) countDead(at Position, row int, late bool) {
+	if late && len(e.outputs) == 1 {
+		e.res.DeadLetters++
+		return
+	}
+	if e.dead.Get(row) || late && e.deadAt[at] {
+		return
+	}
+	e.dead.Set(row)
+	e.res.DeadLetters++
+	if len(e.outputs) > 1 && (late || slices.ContainsFunc(e.outputs, func(out *output) bool { return out.sealed })) {
+		if e.deadAt == nil {
+			e.deadAt = map[Position]bool{}
+		}
+		e.deadAt[at] = true
+	}
+}
+
+// compareDead orders dead letters as they are told: by place, and then those of all tables before those of each.
+func (e *engine) compareDead(a, b DeadLetter) int {
+	table := func(d DeadLetter) int {
+		return slices.IndexFunc(e.outputs, func(out *output) bool { return out.Table == d.Table })
+	}
+	if c := cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset)); c != 0 {
+		return c
+	}
+	return cmp.Compare(table(a), table(b))
+}
+
+// rowsOf yields the rows of a slot of an output.
+func (out *output) rowsOf(slot int, yield func(*record.Batch) error) error {
+	if !out.spilled() {
+		return out.runner.Drain(slot, yield)
+	}
+	return merge(out.runs, slot, out.shape.Keys, yield)
+}
+
+// open gives an output a new runner.
+func (out *output) open() (err error) {
+	if out.runner, err = out.Transform.Open(out.options); err != nil {
+		return err
+	}
+	out.bounded, _ = out.runner.(job.Bounded)
+	return nil
+}
+
+func (out *output) close() (err error) {
+	for _, f := range append(out.left, out.scratch) {
+		if f != nil {
+			err = errors.Join(err, f.remove())
+		}
+	}
+	return err
+}
