@@ -292,14 +292,14 @@ type summedReader struct {
 
 func (s *summedReader) Read(b []byte) (int, error) {
 	n, err := s.r.Read(b)
-	s.sum.Write(b[:n])
+	_, _ = s.sum.Write(b[:n]) // never fails
 	return n, err
 }
 
 func (s *summedReader) ReadByte() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err == nil {
-		s.sum.Write([]byte{b})
+		_, _ = s.sum.Write([]byte{b}) // never fails
 	}
 	return b, err
 }

@@ -169,7 +169,11 @@ func TestScratchGivesBackWhatItTook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.remove()
+	defer func() {
+		if err := f.remove(); err != nil {
+			t.Error(err)
+		}
+	}()
 	kinds := []record.Kind{record.String, record.Int64, record.Float64, record.Bool, record.String, record.Timestamp}
 	var batches []*record.Batch
 	for n := range 9 {
