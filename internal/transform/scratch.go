@@ -127,7 +127,10 @@ func appendRows(dst []byte, b *record.Batch, rows []int32) []byte {
 		switch c.Kind {
 		case record.String:
 			for _, row := range rows {
-				v := c.Strings.At(int(row))
+				var v []byte
+				if !c.Nulls.Get(int(row)) {
+					v = c.Strings.At(int(row))
+				}
 				dst = append(binary.AppendUvarint(dst, uint64(len(v))), v...)
 			}
 		case record.Float64:
