@@ -15,9 +15,16 @@ import (
 const (
 	duckDB     = "duckdb"
 	otherBuild = "hindcast"
+	inPolars   = "polars"
 )
 
-var peers = []string{duckDB, otherBuild}
+var peers = []string{duckDB, otherBuild, inPolars}
+
+// missing are peers that were asked for, and why there is no measuring against them.
+var missing = map[string]string{
+	"spark":           "its jobs are not written: they need a JVM and PySpark",
+	"confluent-kafka": "it needs a broker with the log in it, which is not made here",
+}
 
 // bench has what the measurements share. It writes talk to standard error.
 type bench struct {
@@ -30,6 +37,9 @@ func newBench(ctx context.Context, o *options) (*bench, error) {
 	b := &bench{options: o}
 	var err error
 	if b.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.data, 0o755); err != nil {
@@ -102,20 +112,47 @@ func (b *bench) productAt(binary string, env []string) side {
 }
 
 func (b *bench) peer() side {
-	if b.options.peer == otherBuild {
+	switch b.options.peer {
+	case otherBuild:
 		return b.product(b.against)
+	case inPolars:
+		return b.made(func(c measured, log, out string) (command, error) {
+			script, err := filepath.Abs("python/polars_jobs.py")
+			args := []string{b.python, script, c.Name, pattern(log), out, windowFrom.Format(time.RFC3339), windowTo.Format(time.RFC3339)}
+			return command{args: args, env: []string{"POLARS_MAX_THREADS=" + strconv.Itoa(b.threads)}}, err
+		})
+	default:
+		return b.made(func(c measured, log, out string) (command, error) {
+			sql, err := query(c.SQL, pattern(log), out)
+			return b.duck(sql), err
+		})
 	}
+}
+
+// made is a side that leaves Parquet files in out and below.
+func (b *bench) made(by func(c measured, log, out string) (command, error)) side {
 	return func(ctx context.Context, c measured, log, out string) (result, error) {
-		sql, err := query(c.SQL, pattern(log), out)
+		run, err := by(c, log, out)
 		if err != nil {
 			return result{}, err
 		}
 		if err := os.MkdirAll(out, 0o755); err != nil {
 			return result{}, err
 		}
-		u, _, err := b.duck(sql).run(ctx)
+		u, _, err := run.run(ctx)
 		return result{u, fmt.Sprintf("SELECT * FROM read_parquet('%s/**/*.parquet', hive_partitioning = false)", out), out}, err
 	}
+}
+
+// ready fails where a peer cannot be run.
+func (b *bench) ready(ctx context.Context) error {
+	if b.options.peer != inPolars {
+		return nil
+	}
+	if _, _, err := (command{args: []string{b.python, "-c", "import polars"}}).run(ctx); err != nil {
+		return fmt.Errorf("--peer %s needs Python with Polars: pip install polars==2.1.0, or name one that has it by --python: %w", inPolars, err)
+	}
+	return nil
 }
 
 // pairs runs both sides in turn, after a first run of either that is not counted, and whose results are compared row by row.
@@ -125,7 +162,10 @@ func (b *bench) pairs(ctx context.Context, c measured, written string, report *r
 		return err
 	}
 	ours, theirs := b.product(b.hindcast), b.peer()
-	l := &line{Case: c.Name, Written: written, Peer: b.options.peer, Least: c.Bars[written].least, Aim: c.Bars[written].aim}
+	l := &line{Case: c.Name, Written: written, Peer: b.options.peer}
+	if b.options.peer == duckDB && b.memory == "" {
+		l.Least, l.Aim = c.Bars[written].least, c.Bars[written].aim
+	}
 	if l.Read, err = b.rowsRead(ctx, c, log); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type options struct {
 	written   []string
 	peer      string
 	against   string
+	python    string
 	memory    string
 	workers   int
 	threads   int
@@ -98,6 +99,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&written, "written-by", "hindcast", "whose writer made the segments: hindcast, duckdb, or both, separated by a comma")
 	f.StringVar(&o.peer, "peer", duckDB, "what to measure against: "+strings.Join(peers, ", "))
 	f.StringVar(&o.against, "against", "", "with --peer hindcast, the other binary, made by: go build -o BINARY ./hindcast")
+	f.StringVar(&o.python, "python", "python3", "with --peer polars, the interpreter")
 	f.StringVar(&o.memory, "memory-limit", "", "DuckDB's memory_limit, as 512MB")
 	f.IntVar(&o.workers, "workers", 2, "of the product")
 	f.IntVar(&o.threads, "threads", 2, "of either side: GOMAXPROCS, and DuckDB's threads")
@@ -123,6 +125,9 @@ func parse(args []string) (*options, error) {
 		if w != byHindcast && w != byDuckDB {
 			return nil, fmt.Errorf("--written-by %s: there are %s and %s", w, byHindcast, byDuckDB)
 		}
+	}
+	if why, ok := missing[o.peer]; ok {
+		return nil, fmt.Errorf("--peer %s: %s", o.peer, why)
 	}
 	if !slices.Contains(peers, o.peer) {
 		return nil, fmt.Errorf("--peer %s: there are %s", o.peer, strings.Join(peers, ", "))
