@@ -88,9 +88,7 @@ func TestASecondEngineAgrees(t *testing.T) {
 			`Promote {"by":"me","run":"r"}`:                     {{Payload: object{"generation": 7}}},
 			`Rollback {"by":"me","run":"r"}`:                    {{Payload: object{"generation": 8}}},
 		}
-		for key, list := range more {
-			out[key] = list
-		}
+		maps.Copy(out, more)
 		return out
 	}
 	input := func(more object) object {
@@ -98,9 +96,7 @@ func TestASecondEngineAgrees(t *testing.T) {
 			"action": "backfill", "run": "r", "by": "me", "promote": "auto", "bucket": "b",
 			"tails": []any{object{"partition": 0}, object{"partition": 1}}, "shards": []any{object{"shard": "a"}, object{"shard": "b"}},
 		}
-		for key, v := range more {
-			out[key] = v
-		}
+		maps.Copy(out, more)
 		return out
 	}
 	transient := stub{Error: "Step.Transient", Cause: "again"}
