@@ -77,23 +77,23 @@ func TestASecondEngineAgrees(t *testing.T) {
 	dir := modules(t)
 	answers := func(more map[string][]stub) map[string][]stub {
 		out := map[string][]stub{
-			`Plan {"run":"r"}`:                                  {{Payload: object{"tails": 0, "tailsKey": "t"}}},
-			`CaptureTail {"partition":0,"run":"r"}`:             {{Payload: object{"records": 1, "segments": 1}}},
-			`CaptureTail {"partition":1,"run":"r"}`:             {{Payload: object{"records": 2, "segments": 1}}},
-			`Shard {"run":"r"}`:                                 {{Payload: object{"shards": 2, "shardsKey": "s"}}},
-			`Work {"run":"r","seq":0,"shard":"a"}`:              {{Payload: object{"done": true, "rows": 1}}},
-			`Work {"run":"r","seq":0,"shard":"b"}`:              {{Payload: object{"done": false, "run": "r", "seq": 1, "shard": "b"}}},
-			`Work {"done":false,"run":"r","seq":1,"shard":"b"}`: {{Payload: object{"done": true, "rows": 2}}},
-			`Validate {"run":"r"}`:                              {{Payload: object{"passed": true, "candidate": "c"}}},
-			`Promote {"by":"me","run":"r"}`:                     {{Payload: object{"generation": 7}}},
-			`Rollback {"by":"me","run":"r"}`:                    {{Payload: object{"generation": 8}}},
+			`Plan {"run":"r"}`:                                                             {{Payload: object{"tails": 0, "tailsKey": "t"}}},
+			`CaptureTail {"partition":0,"run":"r"}`:                                        {{Payload: object{"records": 1, "segments": 1}}},
+			`CaptureTail {"partition":1,"run":"r"}`:                                        {{Payload: object{"records": 2, "segments": 1}}},
+			`Shard {"run":"r"}`:                                                            {{Payload: object{"shards": 2, "shardsKey": "s"}}},
+			`Work {"run":"r","seq":0,"shard":"a","workers":2}`:                             {{Payload: object{"done": true, "paused": false}}},
+			`Work {"run":"r","seq":0,"shard":"b","workers":2}`:                             {{Payload: object{"done": false, "paused": false, "run": "r", "seq": 1, "shard": "b", "workers": 2}}},
+			`Work {"done":false,"paused":false,"run":"r","seq":1,"shard":"b","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
+			`Validate {"run":"r"}`:                                                         {{Payload: object{"passed": true, "candidate": "c"}}},
+			`Promote {"by":"me","run":"r"}`:                                                {{Payload: object{"generation": 7}}},
+			`Rollback {"by":"me","run":"r"}`:                                               {{Payload: object{"generation": 8}}},
 		}
 		maps.Copy(out, more)
 		return out
 	}
 	input := func(more object) object {
 		out := object{
-			"action": "backfill", "run": "r", "by": "me", "promote": "auto", "bucket": "b",
+			"action": "backfill", "run": "r", "by": "me", "promote": "auto", "bucket": "b", "concurrency": 2,
 			"tails": []any{object{"partition": 0}, object{"partition": 1}}, "shards": []any{object{"shard": "a"}, object{"shard": "b"}},
 		}
 		maps.Copy(out, more)
@@ -112,7 +112,7 @@ func TestASecondEngineAgrees(t *testing.T) {
 		"quarantined":        {inline(t), input(nil), answers(map[string][]stub{`Validate {"run":"r"}`: {{Payload: object{"passed": false, "candidate": "c"}}}}), asl.Failed},
 		"retries":            {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient, transient, {Payload: object{"shards": 2, "shardsKey": "s"}}}}), asl.Succeeded},
 		"retries in vain":    {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient}}), asl.Failed},
-		"poison":             {inline(t), input(nil), answers(map[string][]stub{`Work {"run":"r","seq":0,"shard":"a"}`: {{Error: "Worker.Poison", Cause: "a"}}}), asl.Failed},
+		"poison":             {inline(t), input(nil), answers(map[string][]stub{`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Error: "Worker.Poison", Cause: "a"}}}), asl.Failed},
 		"rollback":           {inline(t), input(object{"action": "rollback"}), answers(nil), asl.Succeeded},
 		"another action":     {inline(t), input(object{"action": "?"}), answers(nil), asl.Failed},
 		"caught":             {json.RawMessage(logic), object{"x": 5, "list": []any{"a", "b", "c"}}, map[string][]stub{`Risky {"x":5}`: {{Error: "Once"}, {Error: "Twice", Cause: "c"}}}, asl.Succeeded},
