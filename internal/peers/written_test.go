@@ -304,7 +304,7 @@ func put[T any](write func([]T, []int16, []int16) (int64, error), c *schema.Colu
 	return err
 }
 
-// R9: what Hindcast writes, three readers read alike.
+// R9: what Hindcast writes, three other readers read alike.
 func TestWhatHindcastWrites(t *testing.T) {
 	all := newTrio(t)
 	const rows = 30_000
@@ -367,6 +367,7 @@ func TestWhatHindcastWrites(t *testing.T) {
 				t.Fatal(err)
 			}
 			mustAgree(t, all, path, len(s), "duckdb", "arrow")
+			mustReadInPython(t, path, s, b)
 		})
 	}
 }
