@@ -310,7 +310,7 @@ func TestCrashAtEveryEffectOfARun(t *testing.T) {
 	t.Parallel()
 	var last atomic.Bool
 	t.Run("sides", func(t *testing.T) {
-		for _, side := range sidesOf(t, 4, "run", "promote") {
+		for _, side := range sidesOf(t, 2, "run", "promote") {
 			t.Run(strconv.Itoa(side), func(t *testing.T) {
 				t.Parallel()
 				ws := spoiltCopy(t, false)

@@ -110,7 +110,7 @@ func (w *fileWriter) start() (err error) {
 	if w.file, err = os.CreateTemp(w.scratch, "hindcast-*.parquet"); err != nil {
 		return err
 	}
-	w.buf = bufio.NewWriterSize(io.MultiWriter(w.file, w.sum), 1<<20)
+	w.buf = bufio.NewWriterSize(io.MultiWriter(w.file, w.sum), 64<<10)
 	w.out, err = parquetfile.NewWriter(w.buf, w.schema.Columns(), parquetfile.WriterOptions{})
 	return err
 }

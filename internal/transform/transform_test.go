@@ -461,7 +461,7 @@ func sameResult(t *testing.T, got, want Result) {
 // Whatever the batches, the laps and the division into shards: rows and counts are those of a naive model, and every offset is
 // counted once.
 func TestShardsAgainstNaive(t *testing.T) {
-	rounds := 60
+	rounds := 24
 	if testenv.Full() {
 		rounds = 1000
 	}

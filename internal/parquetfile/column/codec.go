@@ -19,6 +19,7 @@ import (
 const Padding = 32
 
 // zstdRoom is how much room behind a page the zstd decoder wants for its fast loops, which write past the end of a block: a block and some.
+// Small pages, of which many files have nothing else, do without.
 const zstdRoom = 128<<10 + 64
 
 // Codecs keep the state of codecs between pages.
@@ -43,7 +44,7 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 		return dst[:0], nil
 	}
 	behind := Padding
-	if codec == format.Zstd {
+	if codec == format.Zstd && size > zstdRoom/4 {
 		behind = zstdRoom
 	}
 	if cap(dst) < size+behind {
@@ -86,7 +87,7 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 				return nil, err
 			}
 		}
-		out, err := d.zstd.DecodeAll(src, dst[0:0:size+zstdRoom])
+		out, err := d.zstd.DecodeAll(src, dst[0:0:size+behind])
 		if err != nil {
 			return nil, err
 		}
