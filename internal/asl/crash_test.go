@@ -398,7 +398,7 @@ func crashEverywhere(t *testing.T, definition string) {
 		checkGrammar(t, w)
 	}
 	for left := range events {
-		if left%3 != 0 && !testenv.Full() {
+		if left%9 != 0 && !testenv.Full() {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {

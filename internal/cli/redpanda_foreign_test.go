@@ -1,4 +1,4 @@
-//go:build foreign
+//go:build full
 
 package cli
 

@@ -121,6 +121,9 @@ func everyOther(t *testing.T, data []byte, odd int) []byte {
 }
 
 func TestTheSampleLogExportedOtherwise(t *testing.T) {
+	if !testenv.Full() {
+		t.Skip("takes seconds: part of the full counts")
+	}
 	t.Parallel()
 	makeSpoilt(t)
 	e := exportedCopy(t)

@@ -19,7 +19,7 @@ import (
 	"hindcast/internal/testenv"
 )
 
-// sale is a record of the retail sample, reckoned with by nothing that the program has, and with the tag foreign read by nothing that it has.
+// sale is a record of the retail sample, reckoned with by nothing that the program has, and with the tag full read by nothing that it has.
 type sale struct {
 	partition  int32
 	offset     int64

@@ -38,6 +38,9 @@ func load(t *testing.T) []Event {
 
 // TestRetail proves the sample's figures, and that the generator makes the files that are committed.
 func TestRetail(t *testing.T) {
+	if !testenv.Full() {
+		t.Skip("makes the whole sample: part of the full counts")
+	}
 	events := load(t)
 	log := Log(events)
 	t.Run("figures", func(t *testing.T) { figures(t, events, log) })

@@ -11,10 +11,14 @@ import (
 	"hindcast/internal/blob/fileblob"
 	"hindcast/internal/source/sourcetest"
 	"hindcast/internal/spec"
+	"hindcast/internal/testenv"
 )
 
 // An exporter that was told to flush at every record leaves a file a record: they are planned all the same, and the plan says what they cost.
 func TestTwoThousandOneRowFilesArePlannedInSeconds(t *testing.T) {
+	if !testenv.Full() {
+		t.Skip("takes seconds: part of the full counts")
+	}
 	const files, within = 2000, 5 * time.Second
 	dir := t.TempDir()
 	one := sourcetest.NewTemplate(t, 1, 1)
