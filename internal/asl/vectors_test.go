@@ -45,6 +45,13 @@ func newProbe(run func(ctx context.Context, p *probe, req TaskRequest) (json.Raw
 	return p
 }
 
+// token is that of the first task that was asked.
+func (p *probe) token() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[0].Token
+}
+
 func echo(_ context.Context, _ *probe, req TaskRequest) (json.RawMessage, error) {
 	return req.Payload, nil
 }
@@ -288,7 +295,7 @@ func TestTaskTokens(t *testing.T) {
 			}
 			wantResult(t, got, c.status, c.want)
 			wg.Wait()
-			if err := p.SendTaskSuccess(t.Context(), p.calls[0].Token, json.RawMessage(`1`)); !errors.Is(err, ErrNoTask) {
+			if err := p.SendTaskSuccess(t.Context(), p.token(), json.RawMessage(`1`)); !errors.Is(err, ErrNoTask) {
 				t.Errorf("%s: a second answer: %v", name, err)
 			}
 			if !strings.HasPrefix(p.types(false), "ExecutionStarted TaskStateEntered TaskScheduled TaskStarted TaskSubmitted Task") {
@@ -314,7 +321,7 @@ func TestTokenSurvives(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(20 * time.Second)
-			token := p.calls[0].Token
+			token := p.token()
 			if err := p.SendTaskSuccess(t.Context(), token, json.RawMessage("1")); !errors.Is(err, ErrNoTask) {
 				t.Errorf("answered while nothing runs: %v", err)
 			}
@@ -351,7 +358,7 @@ func TestAnswersAreLimited(t *testing.T) {
 		p := newProbe(echo)
 		long := func(n int) string { return strings.Repeat("x", n) }
 		time.AfterFunc(time.Second, func() {
-			token, ctx := p.calls[0].Token, context.Background()
+			token, ctx := p.token(), context.Background()
 			for what, err := range map[string]error{
 				"an output that is too large": p.SendTaskSuccess(ctx, token, json.RawMessage(`"`+long(MaxPayload-1)+`"`)),
 				"an output that is no JSON":   p.SendTaskSuccess(ctx, token, json.RawMessage(`{`)),
@@ -386,7 +393,7 @@ func TestAnswersAreDurable(t *testing.T) {
 				return req.Payload, nil
 			})
 			time.AfterFunc(time.Second, func() {
-				if err := p.SendTaskSuccess(context.Background(), p.calls[0].Token, json.RawMessage(" [1,\n2]")); err != nil {
+				if err := p.SendTaskSuccess(context.Background(), p.token(), json.RawMessage(" [1,\n2]")); err != nil {
 					t.Error(err)
 				}
 				crash()
@@ -409,7 +416,7 @@ func TestAnswersAreDurable(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newProbe(echo)
 			var err error
-			time.AfterFunc(100*time.Second, func() { err = p.SendTaskSuccess(context.Background(), p.calls[0].Token, json.RawMessage(`1`)) })
+			time.AfterFunc(100*time.Second, func() { err = p.SendTaskSuccess(context.Background(), p.token(), json.RawMessage(`1`)) })
 			got := p.start(t, askingTask, `{}`)
 			synctest.Wait()
 			if (err == nil) != (got.Status == Succeeded) {
