@@ -148,7 +148,7 @@ func (h *hybrid) fill(dst []uint32) error {
 func (h *hybrid) levels(full int, nulls record.Bitmap, at, n int, buf []uint32) (present int, err error) {
 	top := uint32(full) //nolint:gosec // a depth
 	for n > 0 {
-		if h.run == 0 && h.left == 0 && len(h.packed) >= 8 && n >= 64 {
+		if top == 1 && h.run == 0 && h.left == 0 && len(h.packed) >= 8 && n >= 64 { // a bit each
 			absent := ^binary.LittleEndian.Uint64(h.packed)
 			nulls[at>>6] |= absent << (at & 63)
 			if at&63 > 0 {
