@@ -65,12 +65,9 @@ func (l *linter) scope(sc *scope, child bool) {
 			l.mapState(st)
 			l.catches(sc, &st.common, &st.policy, child)
 		}
-		inner := child
-		if st, ok := st.(*mapState); ok && st.distributed {
-			inner = true
-		}
+		m, ok := st.(*mapState)
 		for _, s := range st.scopes() {
-			l.scope(s, inner)
+			l.scope(s, child || ok && m.distributed)
 		}
 	}
 }
@@ -90,12 +87,11 @@ func (l *linter) task(st *taskState) {
 			break
 		}
 	}
-	names := func(member string) bool { return st.parameters != nil && st.parameters.Has(member) }
 	token := false
 	st.parameters.Paths(func(p *expr.Path) { token = token || strings.HasPrefix(p.String(), "$$.Task.Token") })
 	name, static := st.parameters.Static("FunctionName")
 	switch text, _ := name.(string); {
-	case !st.service && names("FunctionName"):
+	case !st.service && st.parameters != nil && st.parameters.Has("FunctionName"):
 		l.add(&st.common, "Parameters", LintResource, "the Resource is a function: it would receive FunctionName as part of its input; use %s", lambdaInvoke)
 	case !st.service:
 		l.add(&st.common, "Resource", LintResource, "a function's ARN has an account and a Region in it; use %s with FunctionName", lambdaInvoke)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -39,11 +40,7 @@ func (p *progress) update(u local.Update) {
 		p.enter(u.State)
 	}
 	if u.Asked != "" {
-		to := p.io.Err
-		if p.bars != nil {
-			to = p.bars // which writes it above them
-		}
-		fmt.Fprintf(to, "asked    %s\n", u.Asked)
+		fmt.Fprintf(p.above(), "asked    %s\n", u.Asked)
 	}
 	p.rows.Add(u.Rows)
 	if u.Total > 0 && p.bar != nil {
@@ -91,11 +88,15 @@ func (p *progress) enter(state string) {
 func (p *progress) waiting(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := p.io.Err
-	if p.bars != nil {
-		out = p.bars
+	fmt.Fprintf(p.above(), "waiting  %s\n", what)
+}
+
+// above is where talk goes: above the bars, where there are some.
+func (p *progress) above() io.Writer {
+	if p.bars == nil {
+		return p.io.Err
 	}
-	fmt.Fprintf(out, "waiting  %s\n", what)
+	return p.bars
 }
 
 // finish completes the bar of the state that was left.

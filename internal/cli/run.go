@@ -38,9 +38,7 @@ It ends with a proven candidate and the command that promotes it; with --promote
 			if err := workers.check(); err != nil {
 				return err
 			}
-			if workers.memory > 0 {
-				a.opts.WorkerMemory = unit.Bytes(workers.memory << 20)
-			}
+			a.opts.WorkerMemory = cmp.Or(unit.Bytes(workers.memory<<20), a.opts.WorkerMemory)
 			if workers.process {
 				if err := a.functions(ctx); err != nil {
 					return err
@@ -84,9 +82,7 @@ func (a *app) resumeCmd() *cobra.Command {
 			if err := workers.check(); err != nil {
 				return err
 			}
-			if workers.memory > 0 {
-				a.opts.WorkerMemory = unit.Bytes(workers.memory << 20)
-			}
+			a.opts.WorkerMemory = cmp.Or(unit.Bytes(workers.memory<<20), a.opts.WorkerMemory)
 			ws, err := a.open()
 			if err != nil {
 				return err

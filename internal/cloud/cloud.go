@@ -36,8 +36,8 @@ var Program string
 // The environment's HINDCAST_WORKSPACE is the workspace, as s3://bucket/prefix; relative locations of jobs lie
 // under HINDCAST_ROOT. Errors reach the state machine by their names; see [step.Error].
 func Start(state step.State, jobs []job.Job) {
-	if mb, err := strconv.ParseInt(os.Getenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"), 10, 64); err == nil {
-		debug.SetMemoryLimit(mb << 20 * 7 / 8) // the collector works harder before the function would be killed
+	if m, err := memory(os.LookupEnv); err == nil && m > 0 { // what is wrong with it each call says
+		debug.SetMemoryLimit(int64(m) * 7 / 8) // the collector works harder before the function would be killed
 	}
 	lambda.Start(Handler(state, jobs, os.LookupEnv))
 }
@@ -83,12 +83,8 @@ func environment(ctx context.Context, jobs []job.Job, getenv func(string) (strin
 	if program, ok := getenv(step.ProgramVariable); ok {
 		env.Program = program
 	}
-	if mb, ok := getenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE"); ok {
-		n, err := strconv.ParseInt(mb, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("AWS_LAMBDA_FUNCTION_MEMORY_SIZE: %w", err)
-		}
-		env.WorkerMemory = unit.Bytes(n << 20)
+	if env.WorkerMemory, err = memory(getenv); err != nil {
+		return nil, err
 	}
 	env.Brokers = func(_ context.Context, tail *spec.Tail, _ string) (brokers.Access, error) {
 		addrs, err := tail.Addrs(getenv)
@@ -104,4 +100,17 @@ func environment(ctx context.Context, jobs []job.Job, getenv func(string) (strin
 		return brokers.Resolve(tail, addrs, getenv, env.Locate)
 	}
 	return env, nil
+}
+
+// memory is how much the function has, 0 where that is not said.
+func memory(getenv func(string) (string, bool)) (unit.Bytes, error) {
+	mb, ok := getenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(mb, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("AWS_LAMBDA_FUNCTION_MEMORY_SIZE: %w", err)
+	}
+	return unit.Bytes(n << 20), nil
 }

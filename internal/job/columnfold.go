@@ -6,7 +6,6 @@ import (
 	"io"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -132,11 +131,9 @@ func (f ColumnFold[E, S]) Open(o Options) (Runner, error) {
 	r.found.slots = make([]codes, o.Slots)
 	if o.Bucket != nil {
 		r.bucket, r.bucketBy, r.found.slots = o.Bucket, o.BucketColumn, make([]codes, 1)
-		if r.bucketBy < 0 || r.bucketBy >= len(t.keys) {
-			return nil, fmt.Errorf("bucket column %d is not one of the %d key columns of %s", o.BucketColumn, len(t.keys), t.name)
-		}
-		if k := &t.rows[r.bucketBy]; k.typ != goString && k.typ != goInt64 {
-			return nil, fmt.Errorf("field %s: a %s cannot decide buckets: use a string or an integer", k.name, k.kind())
+		row := rowType{name: t.name, fields: t.rows, keys: len(t.keys)}
+		if _, err := row.bucketColumn(o); err != nil {
+			return nil, err
 		}
 	}
 	return r, nil
@@ -389,16 +386,11 @@ const mostGroups = 1<<31 - 1
 func (r *columnRunner[E, S]) add(b *record.Batch, n int) (uint32, error) {
 	slot := r.place[n]
 	if r.bucket != nil {
-		c, row := &b.Columns[r.types.keys[r.bucketBy]], int(r.live[n])
-		if c.Kind == record.String {
-			r.scratch = append(r.scratch[:0], c.Strings.At(row)...)
-		} else {
-			r.scratch = strconv.AppendInt(r.scratch[:0], c.Int64s[row], 10)
-		}
+		r.scratch = appendBucketValue(r.scratch[:0], &b.Columns[r.types.keys[r.bucketBy]], int(r.live[n]))
 		slot = int32(r.bucket(r.scratch))
 	}
-	if slot < 0 || int(slot) >= r.slots {
-		return none, fmt.Errorf("it belongs to slot %d of %d", slot, r.slots)
+	if err := checkSlot(slot, r.slots); err != nil {
+		return none, err
 	}
 	if len(r.keys.entries) == mostGroups {
 		return none, fmt.Errorf("a worker has more than %d groups: give it smaller shards", mostGroups)
@@ -495,16 +487,13 @@ func (r *columnRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) er
 	return nil
 }
 
-func (r *columnRunner[E, S]) finish() (err error) {
+func (r *columnRunner[E, S]) finish() error {
 	if r.spec.Finish == nil {
 		return nil
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicError("Finish", v)
-		}
-	}()
-	r.spec.Finish(r.state)
+	if err := calling("Finish", func() { r.spec.Finish(r.state) }); err != nil {
+		return err
+	}
 	return r.whole("Finish")
 }
 
@@ -570,17 +559,9 @@ func (r *columnRunner[E, S]) Snapshot(dst io.Writer) error {
 	}
 	var w wire.Writer
 	w.Uint(uint64(len(r.keys.entries)))
-	flush := func() error {
-		if w.Buffered() < 1<<16 {
-			return nil
-		}
-		return w.Flush(dst)
-	}
 	for id := range r.keys.entries {
-		w.Uint(uint64(r.keys.entries[id].slot))
-		w.Bytes(r.keys.key(uint32(id)))
-		w.Int(r.keys.version(uint32(id)))
-		if err := flush(); err != nil {
+		r.keys.write(&w, uint32(id))
+		if err := w.FlushFull(dst); err != nil {
 			return err
 		}
 	}
@@ -590,7 +571,7 @@ func (r *columnRunner[E, S]) Snapshot(dst io.Writer) error {
 			if enc.encode(r.columns[i].slice.Index(id)); enc.err != nil {
 				return fmt.Errorf("snapshot of %s: %w", r.columns[i].name, enc.err)
 			}
-			if err := flush(); err != nil {
+			if err := w.FlushFull(dst); err != nil {
 				return err
 			}
 		}
@@ -605,17 +586,8 @@ func (r *columnRunner[E, S]) Restore(src io.Reader) error {
 		return err
 	}
 	for n := in.Len(); n > 0; n-- {
-		slot, key, version := in.Uint(), in.Bytes(), in.Int()
-		if in.Err() != nil || slot >= uint64(r.slots) {
-			return wire.ErrShort
-		}
-		hash := r.keys.hash(int32(slot), key)
-		if r.keys.find(int32(slot), key, hash) != none {
-			return wire.ErrShort
-		}
-		id := r.keys.add(hash, int32(slot), key)
-		if r.keys.versions != nil {
-			r.keys.versions[id] = version
+		if _, err := r.keys.read(in, r.slots); err != nil {
+			return err
 		}
 	}
 	r.grow()

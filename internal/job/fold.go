@@ -242,8 +242,8 @@ func (r *foldRunner[E, S]) insert(b block[E], n int) (uint32, error) {
 		r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(fresh))
 		slot = int32(r.bucket(r.scratch))
 	}
-	if slot < 0 || int(slot) >= r.slots {
-		return none, &Failure{b.rows[i], fmt.Errorf("it belongs to slot %d of %d", slot, r.slots)}
+	if err := checkSlot(slot, r.slots); err != nil {
+		return none, &Failure{b.rows[i], err}
 	}
 	for k := range r.row.keys {
 		f := &r.row.fields[k]
@@ -302,17 +302,11 @@ func (r *foldRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) erro
 	return yield(b)
 }
 
-func (r *foldRunner[E, S]) finish(state *S) (err error) {
+func (r *foldRunner[E, S]) finish(state *S) error {
 	if r.fold.Finish == nil {
 		return nil
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicError("Finish", v)
-		}
-	}()
-	r.fold.Finish(state)
-	return nil
+	return calling("Finish", func() { r.fold.Finish(state) })
 }
 
 // Snapshot implements [Runner].
@@ -323,17 +317,13 @@ func (r *foldRunner[E, S]) Snapshot(dst io.Writer) error {
 	var w wire.Writer
 	w.Uint(uint64(len(r.states.entries)))
 	for id := range r.states.entries {
-		w.Uint(uint64(r.states.entries[id].slot))
-		w.Bytes(r.states.key(uint32(id)))
-		w.Int(r.states.version(uint32(id)))
+		r.states.write(&w, uint32(id))
 		enc := plainEncoder{w: &w}
 		if enc.encode(reflect.ValueOf(r.states.at(uint32(id))).Elem()); enc.err != nil {
 			return fmt.Errorf("snapshot of %s: %w", r.row.name, enc.err)
 		}
-		if w.Buffered() >= 1<<16 {
-			if err := w.Flush(dst); err != nil {
-				return err
-			}
+		if err := w.FlushFull(dst); err != nil {
+			return err
 		}
 	}
 	return w.Flush(dst)
@@ -346,19 +336,12 @@ func (r *foldRunner[E, S]) Restore(src io.Reader) error {
 		return err
 	}
 	for n := in.Len(); n > 0; n-- {
-		slot, key, version := in.Uint(), in.Bytes(), in.Int()
-		var state S
-		decodePlain(in, reflect.ValueOf(&state).Elem())
-		if in.Err() != nil || slot >= uint64(r.slots) {
-			return wire.ErrShort
+		id, err := r.states.read(in, r.slots)
+		if err != nil {
+			return err
 		}
-		hash := r.states.hash(int32(slot), key)
-		if r.states.find(int32(slot), key, hash) != none {
-			return wire.ErrShort
-		}
-		id := r.states.insert(hash, int32(slot), key, state)
-		if r.states.versions != nil {
-			r.states.versions[id] = version
+		if decodePlain(in, reflect.ValueOf(r.states.place(id)).Elem()); in.Err() != nil {
+			return in.Err()
 		}
 	}
 	return in.End()

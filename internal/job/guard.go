@@ -8,6 +8,17 @@ import (
 	"strings"
 )
 
+// calling calls a function of the author's. An error is what it panicked with.
+func calling(function string, f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicError(function, v)
+		}
+	}()
+	f()
+	return nil
+}
+
 // panicError says what panicked and where. It is called by a deferred function that recovered v, while the panicking frames can still be seen.
 func panicError(function string, v any) error {
 	pcs := make([]uintptr, 64)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"reflect"
 	"slices"
-	"strconv"
 	"unsafe"
 
 	"hindcast/internal/job/wire"
@@ -166,8 +165,8 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 	}
 	for n := range r.emitted {
 		to := r.slotOf(b, i, n)
-		if to < 0 || to >= len(r.slots) {
-			return nil, fmt.Errorf("it belongs to slot %d of %d", to, len(r.slots))
+		if err := checkSlot(to, len(r.slots)); err != nil {
+			return nil, err
 		}
 		l := &r.slots[to]
 		if !l.grown {
@@ -194,13 +193,11 @@ func (r *mapRunner[E, R]) slotOf(b block[E], i, n int) int {
 		return int(b.slot(i))
 	}
 	if f := r.bucketBy; f.lent {
-		c, row := &b.batch.Columns[r.same[slices.IndexFunc(r.same, func(s same) bool { return &r.row.fields[s.row] == f })].event], int(b.rows[i])
-		if c.Kind == record.String {
-			return r.bucket(append(r.scratch[:0], c.Strings.At(row)...))
-		}
-		return r.bucket(strconv.AppendInt(r.scratch[:0], c.Int64s[row], 10))
+		at := slices.IndexFunc(r.same, func(s same) bool { return &r.row.fields[s.row] == f })
+		r.scratch = appendBucketValue(r.scratch[:0], &b.batch.Columns[r.same[at].event], int(b.rows[i]))
+	} else {
+		r.scratch = f.bucketValue(r.scratch[:0], unsafe.Pointer(&r.emitted[n]))
 	}
-	r.scratch = r.bucketBy.bucketValue(r.scratch[:0], unsafe.Pointer(&r.emitted[n]))
 	return r.bucket(r.scratch)
 }
 

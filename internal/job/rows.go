@@ -236,6 +236,22 @@ func (f *field) bucketValue(buf []byte, p unsafe.Pointer) []byte {
 	}
 }
 
+// appendBucketValue adds what bucketValue returns of a row whose key column c is.
+func appendBucketValue(dst []byte, c *record.Column, row int) []byte {
+	if c.Kind == record.String {
+		return append(dst, c.Strings.At(row)...)
+	}
+	return strconv.AppendInt(dst, c.Int64s[row], 10)
+}
+
+// checkSlot asks that the slot of an event or row is one of those that are computed.
+func checkSlot[T int | int32](slot T, slots int) error {
+	if slot < 0 || int(slot) >= slots {
+		return fmt.Errorf("it belongs to slot %d of %d", slot, slots)
+	}
+	return nil
+}
+
 // bucketColumn returns the key column that decides buckets.
 func (t *rowType) bucketColumn(o Options) (*field, error) {
 	if o.BucketColumn < 0 || o.BucketColumn >= t.keys {

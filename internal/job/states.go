@@ -8,6 +8,8 @@ import (
 	"sort"
 
 	"github.com/zeebo/xxh3"
+
+	"hindcast/internal/job/wire"
 )
 
 // states holds the states of a fold by their keys.
@@ -104,11 +106,40 @@ func (s *keys) add(hash uint64, slot int32, key []byte) uint32 {
 // insert adds the state of a key that find did not find.
 func (s *states[S]) insert(hash uint64, slot int32, key []byte, state S) uint32 {
 	id := s.add(hash, slot, key)
+	*s.place(id) = state
+	return id
+}
+
+// place makes the place for the state of the key that was added last.
+func (s *states[S]) place(id uint32) *S {
 	if id>>chunkBits == uint32(len(s.chunks)) {
 		s.chunks = append(s.chunks, make([]S, chunkStates))
 	}
-	*s.at(id) = state
-	return id
+	return s.at(id)
+}
+
+// write writes what is known of a key.
+func (s *keys) write(w *wire.Writer, id uint32) {
+	w.Uint(uint64(s.entries[id].slot))
+	w.Bytes(s.key(id))
+	w.Int(s.version(id))
+}
+
+// read adds the key that write wrote.
+func (s *keys) read(r *wire.Reader, slots int) (id uint32, err error) {
+	slot, key, version := r.Uint(), r.Bytes(), r.Int()
+	if r.Err() != nil || slot >= uint64(slots) {
+		return none, wire.ErrShort
+	}
+	hash := s.hash(int32(slot), key)
+	if s.find(int32(slot), key, hash) != none {
+		return none, wire.ErrShort
+	}
+	id = s.add(hash, int32(slot), key)
+	if s.versions != nil {
+		s.versions[id] = version
+	}
+	return id, nil
 }
 
 func (s *keys) put(hash uint64, id uint32) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 	wg.Go(func() {
 		tick := time.NewTicker(obeyEvery)
 		defer tick.Stop()
-		applied := map[string]step.Control{}
+		applied := map[string]int{} // how many of the changes, by Map Run
 		told := 0
 		for {
 			select {
@@ -40,16 +41,17 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 			if err != nil {
 				continue // what was asked before holds, and the next look may find more
 			}
-			if n := len(asked.Changes); n > told {
-				told = n
+			changes := len(asked.Changes)
+			if changes > told {
+				told = changes
 				w.update(Update{Asked: Asked(asked)})
 			}
 			for _, m := range engine.MapRuns() {
-				if was, ok := applied[m.ARN]; ok && len(was.Changes) == len(asked.Changes) || !ok && len(asked.Changes) == 0 {
+				if applied[m.ARN] == changes {
 					continue
 				}
 				if err := engine.UpdateMapRun(m.ARN, update(m, asked, workers)); err == nil || errors.Is(err, asl.ErrNoMapRun) {
-					applied[m.ARN] = asked
+					applied[m.ARN] = changes
 				}
 			}
 		}
@@ -74,34 +76,28 @@ func update(m asl.MapRun, asked step.Control, workers int) asl.MapRunUpdate {
 	return u
 }
 
-// Asked tells what is asked of a run, empty where that is nothing.
+// Asked tells what is asked of a run, empty where nothing ever was.
 func Asked(c step.Control) string {
-	out := ""
-	add := func(format string, args ...any) {
-		if out != "" {
-			out += ", "
-		}
-		out += fmt.Sprintf(format, args...)
+	if len(c.Changes) == 0 {
+		return ""
 	}
+	var what []string
 	if since, paused := c.Paused(); paused {
-		add("paused since %s", since.Format(time.RFC3339))
+		what = append(what, "paused since "+since.Format(time.RFC3339))
 	}
 	if n := c.Concurrency(); n > 0 {
-		add("%d shards at once", n)
+		what = append(what, fmt.Sprintf("%d shards at once", n))
 	}
 	if n := c.RecordsPerSecond(); n > 0 {
-		add("%d records a second", n)
+		what = append(what, fmt.Sprintf("%d records a second", n))
 	}
-	if n := len(c.Changes); n > 0 && out == "" {
-		out = "nothing any more"
+	if len(what) == 0 {
+		what = []string{"nothing any more"}
 	}
-	if n := len(c.Changes); n > 0 {
-		last := c.Changes[n-1]
-		out += fmt.Sprintf(" (last by %s at %s", last.By, last.At.Format(time.RFC3339))
-		if last.Why != "" {
-			out += ": " + last.Why
-		}
-		out += ")"
+	last := c.Changes[len(c.Changes)-1]
+	by := fmt.Sprintf("last by %s at %s", last.By, last.At.Format(time.RFC3339))
+	if last.Why != "" {
+		by += ": " + last.Why
 	}
-	return out
+	return fmt.Sprintf("%s (%s)", strings.Join(what, ", "), by)
 }

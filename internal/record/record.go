@@ -112,7 +112,7 @@ func (s *Strings) Append(v []byte) {
 }
 
 // Column holds one value a row in the slice that its kind names. A null row
-// has an undefined value in that slice (an empty string, for plain Strings).
+// has an undefined value in that slice: an empty string, for plain Strings; the position of some value, for Codes.
 type Column struct {
 	Kind     Kind
 	Nulls    Bitmap // a set bit is a null

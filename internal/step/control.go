@@ -32,32 +32,29 @@ type Change struct {
 
 // Paused reports whether the run is to stand still, and since when.
 func (c Control) Paused() (since time.Time, paused bool) {
-	for _, ch := range c.Changes {
-		if ch.Paused != nil {
-			since, paused = ch.At, *ch.Paused
-		}
-	}
-	return since, paused
+	return latest(c, func(ch Change) *bool { return ch.Paused })
 }
 
 // Concurrency is the number of shards that are computed at once, or 0.
-func (c Control) Concurrency() (n int) {
-	for _, ch := range c.Changes {
-		if ch.Concurrency != nil {
-			n = *ch.Concurrency
-		}
-	}
+func (c Control) Concurrency() int {
+	_, n := latest(c, func(ch Change) *int { return ch.Concurrency })
 	return n
 }
 
 // RecordsPerSecond is the limit of all workers together, or 0.
-func (c Control) RecordsPerSecond() (n int64) {
+func (c Control) RecordsPerSecond() int64 {
+	_, n := latest(c, func(ch Change) *int64 { return ch.RecordsPerSecond })
+	return n
+}
+
+// latest is what was asked last of something, and when; zero if nothing was.
+func latest[T any](c Control, of func(Change) *T) (at time.Time, what T) {
 	for _, ch := range c.Changes {
-		if ch.RecordsPerSecond != nil {
-			n = *ch.RecordsPerSecond
+		if asked := of(ch); asked != nil {
+			at, what = ch.At, *asked
 		}
 	}
-	return n
+	return at, what
 }
 
 const controlKey = "control.json"
@@ -166,12 +163,8 @@ func (c *controlled) pace(ctx context.Context, n int64) error {
 		if wait <= 0 {
 			return nil
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := blob.Sleep(ctx, wait); err != nil {
+			return err
 		}
 		c.look(ctx)
 	}

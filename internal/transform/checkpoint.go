@@ -215,7 +215,7 @@ func (e *engine) writeSpilled(w *wire.Writer) {
 func (e *engine) readSpilled(r *wire.Reader) error {
 	e.full = r.Bool()
 	if r.Bool() {
-		e.late = &late{ids: make([]*scratchFile, idParts), count: int64(r.Uint())}
+		e.late = &late{ids: make([]*scratchFile, scratchParts), count: int64(r.Uint())}
 	}
 	for _, out := range e.outputs {
 		if out.sealed = r.Bool(); out.sealed {
@@ -225,7 +225,7 @@ func (e *engine) readSpilled(r *wire.Reader) error {
 			out.bounded.Seal()
 		}
 		if r.Bool() {
-			out.left = make([]*scratchFile, leftParts)
+			out.left = make([]*scratchFile, scratchParts)
 		}
 		for n := r.Len(); n > 0 && r.Err() == nil; n-- {
 			run := sortedRun{}

@@ -60,6 +60,7 @@ type output struct {
 
 	// Beyond its share of memory: what a sealed runner left, and the rows of those that are done; see the package comment.
 	sealed  bool
+	size    int64 // of the runner, when it was measured last
 	level   int
 	left    []*scratchFile
 	scratch *scratchFile

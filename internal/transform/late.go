@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"hindcast/internal/record"
@@ -15,7 +14,7 @@ import (
 // late is what waits for the end of the input because the ids seen had no more room: rows whose id is not among them, in the order of the log.
 type late struct {
 	rows  *scratchFile
-	ids   []*scratchFile // of the rows, by their fingerprints' highest bits: id, content and number, from 0
+	ids   []*scratchFile // of the rows, by their fingerprints: id, content and number, from 0
 	count int64
 	// Of the rows by number, once it is known: which repeat an event, and which do with other contents.
 	again, other record.Bitmap
@@ -23,18 +22,11 @@ type late struct {
 	numbers      record.Column
 }
 
-// idParts is the number of files of ids, by four bits of their fingerprint; ids of a file that find no room go by the next bits.
-const idParts = 16
-
-func idPart(fingerprint uint64, level int) int {
-	return int(fingerprint >> max(60-4*level, 0) % idParts)
-}
-
 // postpone writes those of e.rows that are listed, by their place there, to scratch.
 func (e *engine) postpone(run *run, b *record.Batch, undecided []int32) (err error) {
 	l := e.late
 	if l == nil {
-		l = &late{ids: make([]*scratchFile, idParts)}
+		l = &late{ids: make([]*scratchFile, scratchParts)}
 		e.late = l
 		if l.rows, err = newScratchFile(e.c.Scratch); err != nil {
 			return err
@@ -46,7 +38,7 @@ func (e *engine) postpone(run *run, b *record.Batch, undecided []int32) (err err
 		c.Int64s = slices.Grow(c.Int64s[:0], b.Len)[:b.Len]
 	}
 	var rows []int32
-	var parts [idParts][]int32
+	var places [scratchParts][]int32
 	for _, n := range undecided {
 		row := e.rows[n]
 		if e.c.Slots != nil {
@@ -55,8 +47,8 @@ func (e *engine) postpone(run *run, b *record.Batch, undecided []int32) (err err
 		l.contents.Int64s[row], l.numbers.Int64s[row] = int64(e.contents.all[n]), l.count
 		l.count++
 		rows = append(rows, row)
-		p := idPart(e.ids.hashes[n], 0)
-		parts[p] = append(parts[p], row)
+		p := partOf(e.ids.hashes[n], 0)
+		places[p] = append(places[p], row)
 	}
 	whole := record.Batch{Len: b.Len, Offsets: b.Offsets, RecordTimes: b.RecordTimes}
 	whole.Columns = append(slices.Clip(b.Columns[:len(e.c.Columns)]), e.slotColumn)
@@ -64,24 +56,7 @@ func (e *engine) postpone(run *run, b *record.Batch, undecided []int32) (err err
 	if err := l.rows.write(head, &whole, rows); err != nil {
 		return err
 	}
-	return e.writeIDs(l.ids, head, &record.Batch{Len: b.Len, Offsets: b.Offsets, Columns: []record.Column{b.Columns[e.id], l.contents, l.numbers}}, parts[:])
-}
-
-func (e *engine) writeIDs(files []*scratchFile, head []byte, b *record.Batch, parts [][]int32) (err error) {
-	for p, rows := range parts {
-		if len(rows) == 0 {
-			continue
-		}
-		if files[p] == nil {
-			if files[p], err = newScratchFile(e.c.Scratch); err != nil {
-				return err
-			}
-		}
-		if err := files[p].write(head, b, rows); err != nil {
-			return err
-		}
-	}
-	return nil
+	return e.divide(l.ids, head, &record.Batch{Len: b.Len, Offsets: b.Offsets, Columns: []record.Column{b.Columns[e.id], l.contents, l.numbers}}, &places)
 }
 
 // decide finds out which rows were repeats, passes on the fingerprints of all ids, and gives the outputs the others. Ids are not needed after that.
@@ -108,7 +83,7 @@ func (e *engine) decide(ctx context.Context) error {
 			l.ids[p] = nil
 		}
 		for _, f := range resident {
-			if idPart(f, 0) == p {
+			if partOf(f, 0) == p {
 				fingerprints = append(fingerprints, f)
 			}
 		}
@@ -121,7 +96,7 @@ func (e *engine) decide(ctx context.Context) error {
 
 // decidePart decides about the ids of a file, which it removes, and adds their fingerprints to those given.
 func (e *engine) decidePart(ctx context.Context, f *scratchFile, level int, fingerprints []uint64) (_ []uint64, err error) {
-	left := make([]*scratchFile, idParts)
+	left := make([]*scratchFile, scratchParts)
 	defer func() {
 		for _, f := range append(left, f) {
 			if f != nil {
@@ -129,38 +104,24 @@ func (e *engine) decidePart(ctx context.Context, f *scratchFile, level int, fing
 			}
 		}
 	}()
-	in, err := f.read(0, f.size)
-	if err != nil {
-		return nil, err
-	}
 	seen, full := newSeen(0), false
 	defer func() { seen.free() }()
 	var rows []int32
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		head, b, err := in.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = f.each(ctx, func(head []byte, b *record.Batch) error {
 		partition, _ := readHead(head)
 		for len(rows) < b.Len {
 			rows = append(rows, int32(len(rows))) //nolint:gosec // a batch is small
 		}
 		ids := &b.Columns[0]
 		e.ids.of(ids, rows[:b.Len])
-		var parts [idParts][]int32
+		var places [scratchParts][]int32
 		for row := range b.Len {
 			at, c := Position{partition, b.Offsets[row]}, content(b.Columns[1].Int64s[row])
 			before, fresh, ok := seen.meet(&e.ids, row, ids, int32(row), at, c, full)
 			switch number := int(b.Columns[2].Int64s[row]); {
 			case !ok:
-				p := idPart(e.ids.hashes[row], level)
-				parts[p] = append(parts[p], int32(row))
+				p := partOf(e.ids.hashes[row], level)
+				places[p] = append(places[p], int32(row))
 			case fresh:
 			case before.content == c:
 				e.late.again.Set(number)
@@ -169,12 +130,13 @@ func (e *engine) decidePart(ctx context.Context, f *scratchFile, level int, fing
 				e.conflict(idText(ids, int32(row)), before, at, c)
 			}
 		}
-		if err := e.writeIDs(left, head, b, parts[:]); err != nil {
-			return nil, err
-		}
 		size := seen.size()
 		full = full || size > e.share
-		e.peak = max(e.peak, size+e.sizeOfOutputs())
+		e.measure(size)
+		return e.divide(left, head, b, &places)
+	})
+	if err != nil {
+		return nil, err
 	}
 	fingerprints = seen.fingerprints(fingerprints)
 	seen.free()
@@ -192,22 +154,8 @@ func (e *engine) decidePart(ctx context.Context, f *scratchFile, level int, fing
 
 // replayLate gives the outputs the rows that had to wait, but for repeats.
 func (e *engine) replayLate(ctx context.Context) error {
-	l := e.late
-	in, err := l.rows.read(0, l.rows.size)
-	if err != nil {
-		return err
-	}
-	for number := 0; ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		head, b, err := in.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	l, number := e.late, 0
+	return l.rows.each(ctx, func(head []byte, b *record.Batch) error {
 		run := e.newRun(readHead(head))
 		e.rows, e.slots = e.rows[:0], e.slots[:0]
 		for row := range b.Len {
@@ -227,10 +175,8 @@ func (e *engine) replayLate(ctx context.Context) error {
 		if err := e.giveAll(run, b); err != nil {
 			return err
 		}
-		if err := e.bound(); err != nil {
-			return err
-		}
-	}
+		return e.bound()
+	})
 }
 
 func (l *late) close() (err error) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -61,6 +62,29 @@ func (s *scratchFile) read(from, to int64) (*scratchReader, error) {
 	return &scratchReader{r: bufio.NewReaderSize(io.NewSectionReader(s.f, from, to-from), 64<<10)}, nil
 }
 
+// each gives what was written to do, batch by batch.
+func (s *scratchFile) each(ctx context.Context, do func(head []byte, b *record.Batch) error) error {
+	in, err := s.read(0, s.size)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		head, b, err := in.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = do(head, b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // copyTo copies all that was written.
 func (s *scratchFile) copyTo(dst io.Writer) error {
 	if err := s.w.Flush(); err != nil {
@@ -74,6 +98,29 @@ func (s *scratchFile) copyTo(dst io.Writer) error {
 
 // remove closes and deletes the file.
 func (s *scratchFile) remove() error { return errors.Join(s.f.Close(), os.Remove(s.f.Name())) }
+
+// scratchParts is the number of files that rows which have to wait are divided among, by four bits of a hash; those of a file that have to wait again, by the next bits.
+const scratchParts = 16
+
+func partOf(hash uint64, level int) int { return int(hash >> max(60-4*level, 0) % scratchParts) }
+
+// divide writes rows of a batch to the files of their parts, which are made when they are needed.
+func (e *engine) divide(files []*scratchFile, head []byte, b *record.Batch, rows *[scratchParts][]int32) (err error) {
+	for p, rows := range rows {
+		if len(rows) == 0 {
+			continue
+		}
+		if files[p] == nil {
+			if files[p], err = newScratchFile(e.c.Scratch); err != nil {
+				return err
+			}
+		}
+		if err := files[p].write(head, b, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 type scratchReader struct {
 	r     *bufio.Reader

@@ -411,10 +411,8 @@ func (s *seen) write(w *wire.Writer, dst io.Writer) error {
 			w.Uint(uint64(at.Partition))
 			w.Uint(uint64(at.Offset))
 			w.Fixed(uint64(set.content(i)))
-			if w.Buffered() >= 1<<16 {
-				if err := w.Flush(dst); err != nil {
-					return err
-				}
+			if err := w.FlushFull(dst); err != nil {
+				return err
 			}
 		}
 	}

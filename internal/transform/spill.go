@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"hindcast/internal/job"
@@ -14,15 +13,15 @@ import (
 
 // bound keeps what is held in memory to its limits; it is called between batches.
 func (e *engine) bound() error {
-	var size int64
+	var ids int64
 	if e.seen != nil {
-		size = e.seen.size()
-		e.full = e.full || e.share > 0 && size > e.share
+		ids = e.seen.size()
+		e.full = e.full || e.share > 0 && ids > e.share
 	}
-	e.peak = max(e.peak, size+e.sizeOfOutputs())
+	e.measure(ids)
 	for _, out := range e.outputs {
 		switch {
-		case e.share == 0 || out.runner.Size() <= e.share:
+		case e.share == 0 || out.size <= e.share:
 		case out.shape.OneRowPerKey:
 			out.bounded.Seal()
 			out.sealed = true
@@ -35,11 +34,14 @@ func (e *engine) bound() error {
 	return nil
 }
 
-func (e *engine) sizeOfOutputs() (size int64) {
+// measure notes what the outputs take now, and the most that all have taken, beside ids.
+func (e *engine) measure(ids int64) {
+	all := ids
 	for _, out := range e.outputs {
-		size += out.runner.Size()
+		out.size = out.runner.Size()
+		all += out.size
 	}
-	return size
+	e.peak = max(e.peak, all)
 }
 
 // spilled reports whether a part of an output is on scratch.
@@ -64,15 +66,10 @@ func (e *engine) spill(out *output) (err error) {
 	return out.open()
 }
 
-// leftParts is the number of files that left events go to, by a few bits of their key's hash; those of a file that are left again go by the next bits.
-const leftParts = 16
-
-func leftPart(hash uint64, level int) int { return int(hash >> max(60-4*level, 0) % leftParts) }
-
 // leave writes events that an output's runner left to scratch, in the order of the log.
 func (e *engine) leave(run *run, out *output, rows, slots []int32) error {
 	if out.left == nil {
-		out.left = make([]*scratchFile, leftParts)
+		out.left = make([]*scratchFile, scratchParts)
 	}
 	e.slotColumn.Kind = record.Int64
 	e.slotColumn.Int64s = slices.Grow(e.slotColumn.Int64s[:0], out.view.Len)[:out.view.Len]
@@ -83,28 +80,12 @@ func (e *engine) leave(run *run, out *output, rows, slots []int32) error {
 	}
 	whole := out.view
 	whole.Columns = append(slices.Clip(whole.Columns), e.slotColumn)
-	head := run.head(e.idBuf[:0])
-	var parts [leftParts][]int32
+	var places [scratchParts][]int32
 	for _, l := range out.outcome.Left {
-		p := leftPart(l.Hash, out.level)
-		parts[p] = append(parts[p], l.Row)
+		p := partOf(l.Hash, out.level)
+		places[p] = append(places[p], l.Row)
 	}
-	for p, rows := range parts {
-		if len(rows) == 0 {
-			continue
-		}
-		if out.left[p] == nil {
-			f, err := newScratchFile(e.c.Scratch)
-			if err != nil {
-				return err
-			}
-			out.left[p] = f
-		}
-		if err := out.left[p].write(head, &whole, rows); err != nil {
-			return err
-		}
-	}
-	return nil
+	return e.divide(out.left, run.head(e.idBuf[:0]), &whole, &places)
 }
 
 // finish computes what was left of an output, and moves all of its rows to scratch.
@@ -143,21 +124,7 @@ func (e *engine) finishLeft(ctx context.Context, n, level int) error {
 // replay gives an output the events of a file.
 func (e *engine) replay(ctx context.Context, n int, f *scratchFile) error {
 	out := e.outputs[n]
-	in, err := f.read(0, f.size)
-	if err != nil {
-		return err
-	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		head, b, err := in.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return f.each(ctx, func(head []byte, b *record.Batch) error {
 		last := len(b.Columns) - 1
 		out.view = record.Batch{Len: b.Len, Columns: b.Columns[:last:last], Offsets: b.Offsets, RecordTimes: b.RecordTimes}
 		e.rows, e.slots = e.rows[:0], e.slots[:0]
@@ -169,10 +136,8 @@ func (e *engine) replay(ctx context.Context, n int, f *scratchFile) error {
 			return err
 		}
 		e.tellDead()
-		if err := e.bound(); err != nil {
-			return err
-		}
-	}
+		return e.bound()
+	})
 }
 
 // countDead counts an event that is dead for a table, once for all tables. Those that die late, when the batch that they came with is forgotten, are

@@ -48,8 +48,13 @@ func (w *Writer) String(s string) {
 	w.buf = append(w.buf, s...)
 }
 
-// Buffered returns the number of bytes that Flush would write.
-func (w *Writer) Buffered() int { return len(w.buf) }
+// FlushFull does what Flush does once the buffer has 64 KiB.
+func (w *Writer) FlushFull(dst io.Writer) error {
+	if len(w.buf) < 1<<16 {
+		return nil
+	}
+	return w.Flush(dst)
+}
 
 // Flush writes the buffer to dst and empties it.
 func (w *Writer) Flush(dst io.Writer) error {
