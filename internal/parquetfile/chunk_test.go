@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +133,7 @@ func TestBoundsOfLongStringsAreShortAndHold(t *testing.T) {
 	}
 }
 
-// A dictionary that passes its limit is kept for the pages that it has, and the others are plain.
+// A dictionary that passes its limit is kept for the pages that it has, and the others' strings lie behind their lengths.
 func TestADictionaryThatGrowsTooLarge(t *testing.T) {
 	t.Parallel()
 	const rows = 60_000
@@ -147,7 +148,7 @@ func TestADictionaryThatGrowsTooLarge(t *testing.T) {
 		switch {
 		case s.PageType == format.DataPageV2 && s.Encoding == format.RLEDictionary:
 			coded = s.Count
-		case s.PageType == format.DataPageV2 && s.Encoding == format.Plain:
+		case s.PageType == format.DataPageV2 && s.Encoding == format.DeltaLengthByteArray:
 			plain = s.Count
 		}
 	}
@@ -156,6 +157,30 @@ func TestADictionaryThatGrowsTooLarge(t *testing.T) {
 	}
 	if m.SizeStatistics.UnencodedByteArrayDataBytes != 0 {
 		t.Error("the size of strings is told, of which some were counted once")
+	}
+}
+
+// Integers lie as differences in row groups where that makes them small, and plain where not.
+func TestIntegersThatDifferencesSuit(t *testing.T) {
+	t.Parallel()
+	const rows = 5_000
+	rng := rand.New(rand.NewPCG(5, 6))
+	col := record.Column{Kind: record.Int64}
+	for row := range 3 * rows {
+		v := int64(rng.Uint64())
+		switch row / rows {
+		case 1:
+			v = 1_700_000_000_000_000 + int64(row)*1000 + rng.Int64N(5000)
+		case 2:
+			v = int64(row%2) << 40 // matches are smaller than any difference
+		}
+		col.Int64s = append(col.Int64s, v)
+	}
+	meta, _, _ := indexed(t, record.Field{Name: "x", Kind: record.Int64}, WriterOptions{RowGroupRows: rows}, col, 3*rows)
+	for g, want := range []format.Encoding{format.Plain, format.DeltaBinaryPacked, format.Plain} {
+		if got := meta.RowGroups[g].Columns[0].MetaData.Encoding; !slices.Equal(got, []format.Encoding{want}) {
+			t.Errorf("row group %d: encodings %v, not %v", g, got, want)
+		}
 	}
 }
 
@@ -181,7 +206,11 @@ func TestADictionaryThatIsOfNoUse(t *testing.T) {
 			}
 		}
 		meta, _, _ := indexed(t, field, WriterOptions{RowGroupRows: rows}, col, 2*rows)
-		for g, want := range [][]format.Encoding{{format.Plain, format.RLE}, {format.Plain, format.RLE, format.RLEDictionary}} {
+		without := []format.Encoding{format.Plain, format.RLE}
+		if kind == record.String {
+			without = []format.Encoding{format.RLE, format.DeltaLengthByteArray}
+		}
+		for g, want := range [][]format.Encoding{without, {format.Plain, format.RLE, format.RLEDictionary}} {
 			m := meta.RowGroups[g].Columns[0].MetaData
 			if !slices.Equal(m.Encoding, want) || (m.DictionaryPageOffset == 0) != (g == 0) {
 				t.Errorf("%v, row group %d: encodings %v, a dictionary at %d", kind, g, m.Encoding, m.DictionaryPageOffset)

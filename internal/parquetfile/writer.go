@@ -23,10 +23,11 @@ type Encoding uint8
 
 // The encodings that can be written. All common readers know them.
 const (
-	// Auto is Dictionary for strings and dates, Plain for all else.
+	// Auto is Dictionary for strings and dates, Delta for integers and timestamps of a row group that become about as small by it, Plain for all else.
 	Auto Encoding = iota
 	Plain
-	// Dictionary goes on as Plain within a row group whose dictionary passes 1 MiB, and is Plain where hardly a value of its first page comes twice.
+	// Dictionary ends within a row group whose dictionary passes 1 MiB, and is not used where hardly a value of its first page comes twice. Strings then lie behind
+	// the differences of their lengths (DELTA_LENGTH_BYTE_ARRAY), other values are Plain.
 	Dictionary
 	// Delta stores differences: of integers, dates and timestamps from their predecessors; of strings, what follows the prefix
 	// that they share with theirs. Bool and Float64 columns have none.
@@ -84,7 +85,7 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	if err := checkOptions(schema, opts); err != nil {
 		return nil, fmt.Errorf("write parquet: %w", err)
 	}
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false))
+	z, err := newCompressors()
 	if err != nil {
 		return nil, fmt.Errorf("write parquet: %w", err)
 	}
@@ -104,6 +105,20 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 		out.footer.KeyValueMetadata = append(out.footer.KeyValueMetadata, format.KeyValue{Key: k, Value: opts.KeyValue[k]})
 	}
 	return out, nil
+}
+
+// compressors are at their fastest level. What has no match is left as it is by that for numbers, and that for texts makes rare bytes take more bits than
+// others: random ids become smaller by it, at little cost.
+type compressors struct{ numbers, texts *zstd.Encoder }
+
+func newCompressors() (*compressors, error) {
+	options := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false)}
+	numbers, err := zstd.NewWriter(nil, options...)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := zstd.NewWriter(nil, append(options, zstd.WithAllLitEntropyCompression(true))...)
+	return &compressors{numbers, texts}, err
 }
 
 func checkOptions(schema record.Schema, opts WriterOptions) error {
