@@ -51,7 +51,7 @@ func inline(t *testing.T) object {
 	states, _ := d["States"].(object)
 	for name, items := range map[string]string{"Capture": "$.tails", "Backfill": "$.shards"} {
 		m, _ := states[name].(object)
-		for _, field := range []string{"ItemReader", "ResultWriter", "Label", "MaxConcurrencyPath"} {
+		for _, field := range []string{"ItemReader", "ResultWriter", "Label", "MaxConcurrencyPath", "ToleratedFailurePercentagePath"} {
 			delete(m, field)
 		}
 		p, _ := m["ItemProcessor"].(object)
@@ -73,20 +73,27 @@ const logic = `{"StartAt":"Both","States":{
 	"Which":{"Type":"Choice","Default":"No","Choices":[{"And":[{"Variable":"$.x","NumericLessThanEquals":5},{"Not":{"Variable":"$.list[0]","StringMatches":"b*"}}],"Next":"Yes"}]},
 	"Yes":{"Type":"Pass","Result":"yes","ResultPath":"$.which","End":true},"No":{"Type":"Fail","Error":"No"}}}`
 
+// roundAfter is the call of Round after one of so many shards.
+func roundAfter(shards, tolerate int) string {
+	return fmt.Sprintf(`Round {"last":{"shards":%d,"shardsKey":"s","tolerate":%d,"wide":true},"run":"r"}`, shards, tolerate)
+}
+
 func TestASecondEngineAgrees(t *testing.T) {
 	dir := modules(t)
 	answers := func(more map[string][]stub) map[string][]stub {
 		out := map[string][]stub{
-			`Plan {"run":"r"}`:                                                             {{Payload: object{"tails": 0, "tailsKey": "t"}}},
-			`CaptureTail {"partition":0,"run":"r"}`:                                        {{Payload: object{"records": 1, "segments": 1}}},
-			`CaptureTail {"partition":1,"run":"r"}`:                                        {{Payload: object{"records": 2, "segments": 1}}},
-			`Shard {"run":"r"}`:                                                            {{Payload: object{"shards": 2, "shardsKey": "s"}}},
-			`Work {"run":"r","seq":0,"shard":"a","workers":2}`:                             {{Payload: object{"done": true, "paused": false}}},
-			`Work {"run":"r","seq":0,"shard":"b","workers":2}`:                             {{Payload: object{"done": false, "paused": false, "run": "r", "seq": 1, "shard": "b", "workers": 2}}},
+			`Plan {"run":"r"}`:                                 {{Payload: object{"tails": 0, "tailsKey": "t"}}},
+			`CaptureTail {"partition":0,"run":"r"}`:            {{Payload: object{"records": 1, "segments": 1}}},
+			`CaptureTail {"partition":1,"run":"r"}`:            {{Payload: object{"records": 2, "segments": 1}}},
+			`Shard {"run":"r"}`:                                {{Payload: object{"shards": 2}}},
+			`Round {"last":{"shards":2},"run":"r"}`:            {{Payload: object{"shards": 2, "shardsKey": "s", "tolerate": 5, "wide": true}}},
+			roundAfter(2, 5):                                   {{Payload: object{"shards": 0, "shardsKey": "", "tolerate": 0, "wide": true}}},
+			`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
+			`Work {"run":"r","seq":0,"shard":"b","workers":2}`: {{Payload: object{"done": false, "paused": false, "run": "r", "seq": 1, "shard": "b", "workers": 2}}},
 			`Work {"done":false,"paused":false,"run":"r","seq":1,"shard":"b","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
-			`Validate {"run":"r"}`:                                                         {{Payload: object{"passed": true, "candidate": "c"}}},
-			`Promote {"by":"me","run":"r"}`:                                                {{Payload: object{"generation": 7}}},
-			`Rollback {"by":"me","run":"r"}`:                                               {{Payload: object{"generation": 8}}},
+			`Validate {"run":"r"}`:           {{Payload: object{"passed": true, "candidate": "c"}}},
+			`Promote {"by":"me","run":"r"}`:  {{Payload: object{"generation": 7}}},
+			`Rollback {"by":"me","run":"r"}`: {{Payload: object{"generation": 8}}},
 		}
 		maps.Copy(out, more)
 		return out
@@ -110,14 +117,18 @@ func TestASecondEngineAgrees(t *testing.T) {
 		"with tail":          {inline(t), input(nil), answers(map[string][]stub{`Plan {"run":"r"}`: {{Payload: object{"tails": 2, "tailsKey": "t"}}}}), asl.Succeeded},
 		"waits for a person": {inline(t), input(object{"promote": "manual"}), answers(nil), asl.Succeeded},
 		"quarantined":        {inline(t), input(nil), answers(map[string][]stub{`Validate {"run":"r"}`: {{Payload: object{"passed": false, "candidate": "c"}}}}), asl.Failed},
-		"retries":            {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient, transient, {Payload: object{"shards": 2, "shardsKey": "s"}}}}), asl.Succeeded},
+		"retries":            {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient, transient, {Payload: object{"shards": 2}}}}), asl.Succeeded},
 		"retries in vain":    {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient}}), asl.Failed},
-		"poison":             {inline(t), input(nil), answers(map[string][]stub{`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Error: "Worker.Poison", Cause: "a"}}}), asl.Failed},
-		"rollback":           {inline(t), input(object{"action": "rollback"}), answers(nil), asl.Succeeded},
-		"another action":     {inline(t), input(object{"action": "?"}), answers(nil), asl.Failed},
-		"caught":             {json.RawMessage(logic), object{"x": 5, "list": []any{"a", "b", "c"}}, map[string][]stub{`Risky {"x":5}`: {{Error: "Once"}, {Error: "Twice", Cause: "c"}}}, asl.Succeeded},
-		"retried":            {json.RawMessage(logic), object{"x": 5, "list": []any{"a"}}, map[string][]stub{`Risky {"x":5}`: {{Error: "Once"}, {Payload: object{"ok": true}}}}, asl.Succeeded},
-		"no choice":          {json.RawMessage(logic), object{"x": 5, "list": []any{"bc"}}, map[string][]stub{`Risky {"x":5}`: {{Payload: object{}}}}, asl.Failed},
+		"some failed": {inline(t), input(nil), answers(map[string][]stub{
+			roundAfter(2, 5): {{Payload: object{"shards": 1, "shardsKey": "s", "tolerate": 0, "wide": true}}},
+			roundAfter(1, 0): {{Payload: object{"shards": 0, "shardsKey": "", "tolerate": 0, "wide": true}}},
+		}), asl.Succeeded},
+		"poison":         {inline(t), input(nil), answers(map[string][]stub{`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Error: "Worker.Poison", Cause: "a"}}}), asl.Failed},
+		"rollback":       {inline(t), input(object{"action": "rollback"}), answers(nil), asl.Succeeded},
+		"another action": {inline(t), input(object{"action": "?"}), answers(nil), asl.Failed},
+		"caught":         {json.RawMessage(logic), object{"x": 5, "list": []any{"a", "b", "c"}}, map[string][]stub{`Risky {"x":5}`: {{Error: "Once"}, {Error: "Twice", Cause: "c"}}}, asl.Succeeded},
+		"retried":        {json.RawMessage(logic), object{"x": 5, "list": []any{"a"}}, map[string][]stub{`Risky {"x":5}`: {{Error: "Once"}, {Payload: object{"ok": true}}}}, asl.Succeeded},
+		"no choice":      {json.RawMessage(logic), object{"x": 5, "list": []any{"bc"}}, map[string][]stub{`Risky {"x":5}`: {{Payload: object{}}}}, asl.Failed},
 	}
 	names := slices.Sorted(maps.Keys(cases))
 	var requests []object

@@ -119,8 +119,15 @@ func TestBadVariantsAreFound(t *testing.T) {
 			"Validate", func(s object) { s["Catch"] = []any{object{"ErrorEquals": []any{"States.ALL"}, "Next": "Quarantined"}} },
 			asl.LintRedrive, "/States/Validate/Catch/0",
 		},
-		{"Backfill", func(s object) { s["ToleratedFailurePercentage"] = 5 }, asl.LintRedrive, "/States/Backfill/ToleratedFailurePercentage"},
-		{"Backfill", func(s object) { s["ToleratedFailureCountPath"] = "$.tolerated" }, asl.LintRedrive, "/States/Backfill/ToleratedFailureCount"},
+		{
+			"Backfill", func(s object) {
+				delete(s, "ToleratedFailurePercentagePath")
+				s["ToleratedFailurePercentage"] = 5
+			},
+			asl.LintRedrive, "/States/Backfill/ToleratedFailurePercentage",
+		},
+		{"Backfill", func(s object) { s["Next"] = "Validate" }, asl.LintRedrive, "/States/Backfill/ToleratedFailurePercentage"},
+		{"Capture", func(s object) { s["ToleratedFailureCountPath"] = "$.plan.tails" }, asl.LintRedrive, "/States/Capture/ToleratedFailureCount"},
 		{"Work", func(s object) { delete(s, "TimeoutSeconds") }, asl.LintTimeout, "/States/Backfill/ItemProcessor/States/Work"},
 		{"Promote", func(s object) { delete(s, "TimeoutSeconds") }, asl.LintTimeout, "/States/Promote"},
 		{"Plan", func(s object) { delete(s, "Retry") }, asl.LintRetry, "/States/Plan/Retry"},

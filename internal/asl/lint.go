@@ -62,7 +62,7 @@ func (l *linter) scope(sc *scope, child bool) {
 			l.gathered(&st.common, st.selector, st.resultPath, "branch")
 			l.catches(sc, &st.common, &st.policy, child)
 		case *mapState:
-			l.mapState(st)
+			l.mapState(sc, st)
 			l.catches(sc, &st.common, &st.policy, child)
 		}
 		m, ok := st.(*mapState)
@@ -112,7 +112,7 @@ func wholeOutput(c *common) bool {
 	return c.output == nil || c.output.path != nil && c.output.path.String() == "$"
 }
 
-func (l *linter) mapState(st *mapState) {
+func (l *linter) mapState(sc *scope, st *mapState) {
 	if !st.distributed {
 		l.gathered(&st.common, st.result, st.resultPath, "iteration")
 		return
@@ -121,10 +121,12 @@ func (l *linter) mapState(st *mapState) {
 	if st.writer == nil || st.writer.parameters == nil {
 		l.add(&st.common, "ResultWriter", LintPayload, "the results of all child executions become one output: write them to S3 by ResultWriter")
 	}
-	// dg/redrive-map-run: a Map Run is redriven only if its state was not left.
+	// dg/redrive-map-run: a Map Run is redriven only if its state was not left. A Map that can be come to again may tolerate in one round what it
+	// does not in the last, if its input says so.
 	for _, t := range []amount{st.toleratedCount, st.toleratedPercent} {
-		if t.path != nil || t.value > 0 {
-			l.add(&st.common, t.name, LintRedrive, "failures that are tolerated end the state as a success: a redrive does not run them again")
+		if t.value > 0 || t.path != nil && !revisited(sc, st.name) {
+			l.add(&st.common, t.name, LintRedrive, "failures that are tolerated end the state as a success: a redrive does not run them again; "+
+				"come to it again for what failed, by a path to no tolerance")
 		}
 	}
 	if !st.labelled {

@@ -107,23 +107,83 @@ func (a *app) resumeCmd() *cobra.Command {
 					return a.print(s, func(w io.Writer) { fmt.Fprintf(w, "%s: goes on where it was paused\n", s.Run) })
 				}
 			}
-			if workers.process && !r.Functions {
-				return usage(fmt.Errorf("run %s began with workers in this process, and goes on with these: leave out --workers %s", args[0], processes))
-			}
-			if workers.process = r.Functions; workers.process {
-				if err := a.functions(ctx); err != nil {
-					return err
-				}
-			}
-			defer workers.limit()()
-			return a.drive(ctx, ws, args[0], func(opts local.RunOptions) (local.Outcome, error) {
-				workers.set(&opts)
-				return ws.Resume(ctx, args[0], opts)
-			})
+			return a.goOn(ctx, ws, r, &workers, ws.Resume)
 		},
 	}
 	workers.add(cmd)
 	return cmd
+}
+
+func (a *app) redriveCmd() *cobra.Command {
+	var workers workersFlags
+	var why string
+	cmd := &cobra.Command{
+		Use:   "redrive RUN",
+		Short: "Run again what failed of a run, once its cause is repaired: exactly the shards that are not done, and what comes after",
+		Long: `Shards that fail keep no others from being done, as long as they are not more than one in twenty; then the run ends, failed. When the input is
+repaired (the same bytes again: the plan has pinned them), redrive computes what is left, in the same execution, as AWS Step Functions redrives one. What was
+computed by other code is not joined: after a correction of the code, start a new run.`,
+		Example: "  hindcast redrive 20111210-090000-daily-country-revenue-1f2e3d4c --why \"the segment is restored\"",
+		Args:    exactly("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := workers.check(); err != nil {
+				return err
+			}
+			a.opts.WorkerMemory = cmp.Or(unit.Bytes(workers.memory<<20), a.opts.WorkerMemory)
+			ws, err := a.open()
+			if err != nil {
+				return err
+			}
+			s, err := ws.Status(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			r, err := ws.Env.Request(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			switch {
+			case s.Running:
+				return fmt.Errorf("run %s: %w: see how it goes on with: %s", s.Run, local.ErrRunning, a.command("status", s.Run))
+			case s.Phase == local.Quarantined:
+				return &coded{exitChecks, fmt.Errorf("run %s: a check failed, of what all shards came to: there is nothing to redrive; start a new run: %s", s.Run, a.command(again(s)...))}
+			case s.Phase != local.Aborted && s.Failure == "":
+				return usage(fmt.Errorf("run %s has not failed, it is %s: there is nothing to redrive; see: %s", s.Run, phase(s), a.command("status", s.Run)))
+			}
+			return a.goOn(ctx, ws, r, &workers, func(ctx context.Context, run string, opts local.RunOptions) (local.Outcome, error) {
+				if err := ws.Env.Resumable(ctx, run); err != nil {
+					return local.Outcome{}, err
+				}
+				if _, err := ws.Env.Ask(ctx, run, step.Change{By: local.By(), Why: why, Redrive: true}); err != nil {
+					return local.Outcome{}, err
+				}
+				return ws.Redrive(ctx, run, opts)
+			})
+		},
+	}
+	workers.add(cmd)
+	cmd.Flags().StringVar(&why, "why", "", "why, for the record")
+	return cmd
+}
+
+// goOn drives a run that was begun before, by the workers that it began with.
+func (a *app) goOn(ctx context.Context, ws *local.Workspace, r step.Request, workers *workersFlags,
+	do func(context.Context, string, local.RunOptions) (local.Outcome, error),
+) error {
+	if workers.process && !r.Functions {
+		return usage(fmt.Errorf("run %s began with workers in this process, and goes on with these: leave out --workers %s", r.Run, processes))
+	}
+	if workers.process = r.Functions; workers.process {
+		if err := a.functions(ctx); err != nil {
+			return err
+		}
+	}
+	defer workers.limit()()
+	return a.drive(ctx, ws, r.Run, func(opts local.RunOptions) (local.Outcome, error) {
+		workers.set(&opts)
+		return do(ctx, r.Run, opts)
+	})
 }
 
 // countsGiven refuses counts that say nothing: leaving them out is how to ask for the default.

@@ -129,7 +129,10 @@ func (a *app) printStatus(w io.Writer, s local.Status) {
 	case local.RolledBack:
 		fmt.Fprintf(w, "to serve it again: %s\n", a.command("promote", s.Run))
 	case local.Planning, local.Capturing, local.Computing, local.Validating:
-		if !s.Running || s.Paused {
+		switch {
+		case s.Failure != "":
+			fmt.Fprintf(w, "next: repair what failed, then: %s\n", a.command("redrive", s.Run))
+		case !s.Running || s.Paused:
 			fmt.Fprintf(w, "next: %s\n", a.command("resume", s.Run))
 		}
 	case local.Quarantined, local.Aborted:

@@ -13,6 +13,9 @@ import (
 	"hindcast/internal/step"
 )
 
+// backfill is the state whose Map Runs compute shards.
+const backfill = "Backfill"
+
 // obeyEvery is how often the process that drives a run looks what is asked of it.
 const obeyEvery = time.Second
 
@@ -47,8 +50,9 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 				w.update(Update{Asked: Asked(asked)})
 			}
 			for _, m := range engine.MapRuns() {
-				if applied[m.ARN] == changes {
-					continue
+				known, seen := applied[m.ARN]
+				if seen && known == changes || !seen && changes == 0 && (m.State != backfill || m.MaxConcurrency == workers) {
+					continue // a Map Run that is gone on with has the concurrency that it was begun with
 				}
 				if err := engine.UpdateMapRun(m.ARN, update(m, asked, workers)); err == nil || errors.Is(err, asl.ErrNoMapRun) {
 					applied[m.ARN] = changes
@@ -67,7 +71,7 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 func update(m asl.MapRun, asked step.Control, workers int) asl.MapRunUpdate {
 	_, paused := asked.Paused()
 	u := asl.MapRunUpdate{Paused: &paused}
-	if m.State == "Backfill" {
+	if m.State == backfill {
 		if n := asked.Concurrency(); n > 0 {
 			workers = n
 		}
@@ -91,10 +95,13 @@ func Asked(c step.Control) string {
 	if n := c.RecordsPerSecond(); n > 0 {
 		what = append(what, fmt.Sprintf("%d records a second", n))
 	}
-	if len(what) == 0 {
+	last := c.Changes[len(c.Changes)-1]
+	switch {
+	case last.Redrive:
+		what = append(what, "redriven")
+	case len(what) == 0:
 		what = []string{"nothing any more"}
 	}
-	last := c.Changes[len(c.Changes)-1]
 	by := fmt.Sprintf("last by %s at %s", last.By, last.At.Format(time.RFC3339))
 	if last.Why != "" {
 		by += ": " + last.Why

@@ -63,17 +63,20 @@ func lastMapRun(dir string) (string, error) {
 	return name, nil
 }
 
-// firstCause is why the first child failed that did. Those after it may only have been abandoned.
+// firstCause is why the first child failed that did, since the last redrive. Those after it may only have been abandoned.
 func firstCause(events iter.Seq2[asl.Event, error]) (cause string, err error) {
 	for ev, err := range events {
 		if err != nil {
 			return "", fmt.Errorf("read history: %w", err)
 		}
-		if ev.Child != "" && (ev.Type == asl.ExecutionFailed || ev.Type == asl.ExecutionTimedOut) {
-			return cmp.Or(readable(ev.Cause), ev.Error), nil
+		switch {
+		case ev.Type == asl.NoteRedrive:
+			cause = ""
+		case cause == "" && ev.Child != "" && (ev.Type == asl.ExecutionFailed || ev.Type == asl.ExecutionTimedOut):
+			cause = cmp.Or(readable(ev.Cause), ev.Error)
 		}
 	}
-	return "", nil
+	return cause, nil
 }
 
 // readable gives the message of what [asl.FunctionError] makes of an error.

@@ -81,7 +81,7 @@ func (w *Workspace) Start(ctx context.Context, r step.Request, opts RunOptions) 
 	if err := w.Env.Create(ctx, r); err != nil {
 		return Outcome{}, err
 	}
-	return w.drive(ctx, r, opts)
+	return w.drive(ctx, r, opts, false)
 }
 
 // Resume goes on with a run that was interrupted or has failed. Finished shards are not done again. The
@@ -91,12 +91,22 @@ func (w *Workspace) Resume(ctx context.Context, run string, opts RunOptions) (Ou
 	if err != nil {
 		return Outcome{}, err
 	}
-	return w.drive(ctx, r, opts)
+	return w.drive(ctx, r, opts, false)
 }
 
-// drive continues the run's last execution. Where that has ended badly, a new
+// Redrive runs again what failed of a run, once its cause is repaired: exactly the shards that are not done and the states after them, in the execution that
+// failed, as Step Functions redrives it. Where that cannot be done by its rules, as when it ended more than 14 days ago, it goes on as Resume does.
+func (w *Workspace) Redrive(ctx context.Context, run string, opts RunOptions) (Outcome, error) {
+	r, err := w.Env.Request(ctx, run)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return w.drive(ctx, r, opts, true)
+}
+
+// drive continues the run's last execution. Where that has ended badly it is redriven, if that is asked for; else a new
 // execution goes over what is done: every state finds its own results.
-func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) (Outcome, error) {
+func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions, redrive bool) (Outcome, error) {
 	machine, err := machine()
 	if err != nil {
 		return Outcome{}, err
@@ -163,7 +173,13 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions) 
 			res, err = engine.Start(ctx, machine, executionName(last+1), input)
 		}
 	default:
-		res, err = engine.Start(ctx, machine, executionName(last+1), input)
+		err = asl.ErrNotRedrivable
+		if redrive {
+			res, err = engine.Redrive(ctx, machine, executionName(last))
+		}
+		if errors.Is(err, asl.ErrNotRedrivable) || errors.Is(err, asl.ErrDefinitionChanged) {
+			res, err = engine.Start(ctx, machine, executionName(last+1), input)
+		}
 	}
 	if errors.Is(err, aslfile.ErrHeld) || errors.Is(err, asl.ErrExists) { // ErrExists: it has run since the look above
 		err = fmt.Errorf("run %s: %w: see how it goes on with: hindcast status %s", r.Run, ErrRunning, r.Run)

@@ -28,6 +28,8 @@ type Change struct {
 	Concurrency *int `json:"concurrency,omitempty"`
 	// RecordsPerSecond is how many records all workers together read; 0 is no limit.
 	RecordsPerSecond *int64 `json:"records_per_second,omitempty"`
+	// Redrive says that what failed is repaired, and to be done again.
+	Redrive bool `json:"redrive,omitempty"`
 }
 
 // Paused reports whether the run is to stand still, and since when.

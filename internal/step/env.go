@@ -10,7 +10,7 @@
 //	           tails.jsonl       the topic partitions to capture of, an item a line
 //	           captured/         the tail and what tiered storage has, as segments; <partition>.json when one is complete
 //	           shards/<id>.json  a worker's share
-//	           shards.jsonl      the shards, an item a line
+//	           rounds/           the shards that were to be done next, an item a line; named by their digest
 //	           schemas/          what the schema ids of Avro values stood for
 //	           checkpoints/      where a shard's last lap stopped
 //	           cut.json          the list of shards, and what no shard reads
@@ -54,6 +54,7 @@ const (
 	Plan     State = "Plan"
 	Capture  State = "Capture"
 	Shard    State = "Shard"
+	Round    State = "Round"
 	Work     State = "Work"
 	Validate State = "Validate"
 	Promote  State = "Promote"
@@ -61,7 +62,7 @@ const (
 )
 
 // States lists the Task states.
-func States() []State { return []State{Plan, Capture, Shard, Work, Validate, Promote, Rollback} }
+func States() []State { return []State{Plan, Capture, Shard, Round, Work, Validate, Promote, Rollback} }
 
 // Variables by which functions are told of the one machine that they all run on, where they do; see package local.
 const (
@@ -110,6 +111,8 @@ func (e *Env) Run(ctx context.Context, state State, in json.RawMessage) (json.Ra
 		return call(ctx, in, e.capture)
 	case Shard:
 		return call(ctx, in, e.shard)
+	case Round:
+		return call(ctx, in, e.round)
 	case Work:
 		return call(ctx, in, e.work)
 	case Validate:

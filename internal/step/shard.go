@@ -1,9 +1,7 @@
 package step
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -19,13 +17,7 @@ type shardIn struct {
 }
 
 type shardOut struct {
-	Shards    int    `json:"shards"`
-	ShardsKey string `json:"shardsKey"`
-}
-
-// shardItem is one item of the Map over shards.
-type shardItem struct {
-	Shard string `json:"shard"`
+	Shards int `json:"shards"`
 }
 
 // cut is everything that no shard reads; it completes the account of the read range.
@@ -43,7 +35,7 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 		return shardOut{}, err
 	}
 	store := e.runStore(in.Run)
-	out := shardOut{ShardsKey: "runs/" + in.Run + "/shards.jsonl"}
+	var out shardOut
 	p, err := e.Planned(ctx, in.Run)
 	if err != nil {
 		return out, err
@@ -61,14 +53,10 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 		schemes[s.Scheme]++
 	}
 	c := cut{Skipped: skipped}
-	var lines bytes.Buffer
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(putParallel)
 	for _, s := range shards {
 		c.Shards = append(c.Shards, s.ID)
-		if err := json.NewEncoder(&lines).Encode(shardItem{s.ID}); err != nil {
-			return out, err
-		}
 		share := share{Shard: s, Alone: schemes[s.Scheme] == 1}
 		g.Go(func() error { return writeOnce(gctx, store, shardKey(s.ID), &share) })
 	}
@@ -76,9 +64,6 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 		return out, err
 	}
 	if err := writeOnce(ctx, store, cutKey, &c); err != nil {
-		return out, err
-	}
-	if _, err := blob.PutBytes(ctx, store, "shards.jsonl", lines.Bytes(), blob.Condition{}); err != nil {
 		return out, err
 	}
 	out.Shards = len(shards)

@@ -206,7 +206,16 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 
 // finished reads what the shards left. One that is missing is an error: its partitions would be left out.
 func (e *Env) finished(ctx context.Context, run string, shards []string) ([]finished, error) {
-	done := make([]finished, len(shards))
+	done, left, err := e.results(ctx, run, shards)
+	if err == nil && left != nil {
+		err = &Error{Failed, fmt.Errorf("%d of %d shards are not done: %s; go on with: hindcast resume %s", len(left), len(shards), strings.Join(left, ", "), run)}
+	}
+	return done, err
+}
+
+// results reads what shards left, in their order; left are those that left nothing, or what was damaged since.
+func (e *Env) results(ctx context.Context, run string, shards []string) (done []finished, left []string, err error) {
+	done = make([]finished, len(shards))
 	missing := make([]bool, len(shards))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(putParallel)
@@ -220,18 +229,14 @@ func (e *Env) finished(ctx context.Context, run string, shards []string) ([]fini
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var names []string
 	for i, m := range missing {
 		if m {
-			names = append(names, shards[i])
+			left = append(left, shards[i])
 		}
 	}
-	if names != nil {
-		return nil, &Error{Failed, fmt.Errorf("%d of %d shards are not done: %s; go on with: hindcast resume %s", len(names), len(shards), strings.Join(names, ", "), run)}
-	}
-	return done, nil
+	return done, left, nil
 }
 
 // writeCandidate writes a run's candidate, once. One that was damaged since does not stand: it cannot be read, or is not the one that was checked.
