@@ -162,13 +162,20 @@ func checkOptions(schema record.Schema, opts WriterOptions) error {
 
 // Write appends the rows of b, whose columns are those of the schema. Nulls in a column that is not nullable are an error.
 func (w *Writer) Write(b *record.Batch) error {
+	_, err := w.Fill(b, 0, math.MaxInt64)
+	return err
+}
+
+// Fill appends rows of b from one on, as Write does, until the file has target bytes, about, beside its footer; it returns the first row that it did not
+// take, or b.Len. Where it ends depends on the rows of the file alone: a file that is full takes no row.
+func (w *Writer) Fill(b *record.Batch, from int, target int64) (next int, err error) {
 	if w.err == nil {
-		w.err = guard(func() error { return w.write(b) })
+		w.err = guard(func() (err error) { next, err = w.write(b, from, target); return err })
 	}
 	if w.err != nil {
-		return fmt.Errorf("write parquet: %w", w.err)
+		return next, fmt.Errorf("write parquet: %w", w.err)
 	}
-	return nil
+	return next, nil
 }
 
 // Close writes what is buffered and the footer. A file without rows is a valid file.
@@ -184,33 +191,45 @@ func (w *Writer) Close() error {
 
 var errClosed = errors.New("the file is closed")
 
-func (w *Writer) write(b *record.Batch) error {
+// size is about how many bytes the file has, with what is still buffered: of a page that is not compressed yet, a quarter.
+func (w *Writer) size() int64 {
+	n := w.at
+	for _, c := range w.columns {
+		n += int64(c.pages.Len() + c.dict.size() + c.page.size/4)
+	}
+	return n
+}
+
+func (w *Writer) write(b *record.Batch, at int, target int64) (next int, err error) {
 	if len(b.Columns) != len(w.schema) {
-		return fmt.Errorf("a batch of %d columns for a file of %d", len(b.Columns), len(w.schema))
+		return at, fmt.Errorf("a batch of %d columns for a file of %d", len(b.Columns), len(w.schema))
 	}
 	for i, f := range w.schema {
 		if b.Columns[i].Kind != f.Kind {
-			return fmt.Errorf("column %q: %v values for a column of %v", f.Name, b.Columns[i].Kind, f.Kind)
+			return at, fmt.Errorf("column %q: %v values for a column of %v", f.Name, b.Columns[i].Kind, f.Kind)
 		}
 	}
-	for at := 0; at < b.Len; {
+	for at < b.Len {
+		if w.rows%stepRows == 0 && w.size() >= target {
+			return at, nil
+		}
 		// Steps end at multiples of stepRows within the group, so that what is decided between them depends on rows only.
 		n := min(b.Len-at, stepRows-w.rows%stepRows, w.group-w.rows)
 		for i, c := range w.columns {
 			size, err := c.append(&b.Columns[i], at, at+n)
 			if err != nil {
-				return fmt.Errorf("column %q: %w", c.field.Name, err)
+				return at, fmt.Errorf("column %q: %w", c.field.Name, err)
 			}
 			w.bytes += int64(size)
 		}
 		at, w.rows = at+n, w.rows+n
 		if w.rows == w.group || w.rows%stepRows == 0 && w.bytes >= rowGroupBytes {
 			if err := w.endGroup(); err != nil {
-				return err
+				return at, err
 			}
 		}
 	}
-	return nil
+	return at, nil
 }
 
 // endGroup writes the row group, if it has a row.

@@ -10,6 +10,7 @@ const (
 	count                    // an integer, not negative
 	share                    // a percentage
 	duration                 // a length of time
+	size                     // a number of bytes
 	mapping                  // nested keys
 	named                    // a mapping of names that the user chooses to mappings
 	pairs                    // a mapping of names that the user chooses to single values
@@ -119,6 +120,10 @@ func outputKeys() []key {
 				{name: "bucket", kind: text, doc: "Cut by a hash of this column, a key of the table's rows."},
 				{name: "count", kind: count, doc: "The number of buckets."},
 			},
+		},
+		{
+			name: "file-size", kind: size,
+			doc: "The size at which a partition's next file begins, about: 64MB, 1GiB. It takes effect with what is written next. Default: 256MB.",
 		},
 		{name: "topic", kind: unbuilt, doc: "writing results to a topic"},
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"hindcast/internal/partition"
+	"hindcast/internal/unit"
 )
 
 // DefaultAhead is how far clocks may differ where a job does not say.
@@ -168,11 +169,28 @@ func (d *decoder) outputs(list []*object, eventTime string) []Output {
 		}
 		if p := o.child("partition"); p != nil {
 			output := d.partition(p, eventTime)
-			output.Table = table
+			output.Table, output.FileSize = table, d.fileSize(o.get("file-size"))
 			out = append(out, output)
 		}
 	}
 	return out
+}
+
+// The sizes that files may be asked to have: smaller ones make a manifest of nothing but names, and a store takes no object larger than that.
+const (
+	minFileSize = unit.Bytes(1_000_000)
+	maxFileSize = unit.Bytes(5_000_000_000_000)
+)
+
+func (d *decoder) fileSize(v *value) unit.Bytes {
+	if v == nil {
+		return 0
+	}
+	n := unit.Bytes(v.num)
+	if n < minFileSize || n > maxFileSize {
+		d.fail(v.line, v.path, "found %s, expected %s to %s: files are read one by one", n, minFileSize, maxFileSize)
+	}
+	return n
 }
 
 func (d *decoder) partition(o *object, eventTime string) Output {

@@ -100,6 +100,8 @@ func valueSchema(k key) *schema {
 		return &schema{Type: "string", Pattern: `^[0-9]+(\.[0-9]{1,2})?%$`}
 	case duration:
 		return &schema{Type: "string", Pattern: durationForm}
+	case size:
+		return &schema{Type: "string", Pattern: `^[0-9]+(B|[kMGT]B|[KMGT]iB)$`}
 	case secret:
 		return &schema{Type: "string", Pattern: variable.String()}
 	}

@@ -6,12 +6,14 @@
 package spec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
 
 	"hindcast/internal/partition"
+	"hindcast/internal/unit"
 )
 
 // Spec is a job.yaml. [Parse] makes valid ones, with every default filled in;
@@ -110,7 +112,15 @@ type Output struct {
 	Scheme partition.Scheme `json:"scheme"`
 	// BucketColumn is the key column that decides, of a table cut in buckets; empty for one cut by time.
 	BucketColumn string `json:"bucket_column,omitempty"`
+	// FileSize is what the job says of the size of files; 0: nothing. See [Output.TargetSize].
+	FileSize unit.Bytes `json:"file_size,omitempty"`
 }
+
+// DefaultFileSize is the size at which a partition's next file begins where a job does not say.
+const DefaultFileSize unit.Bytes = 256_000_000
+
+// TargetSize is the size at which a partition's next file begins, about.
+func (o Output) TargetSize() unit.Bytes { return cmp.Or(o.FileSize, DefaultFileSize) }
 
 // ByTime reports whether the table is cut by time, not by key bucket.
 func (o Output) ByTime() bool { return o.Scheme.Buckets == 0 }

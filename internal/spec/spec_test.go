@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hindcast/internal/partition"
+	"hindcast/internal/unit"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -183,6 +184,9 @@ func TestMistakesAreNamedWithFileAndLine(t *testing.T) {
 		{"day: occurred_at, zone: Europe/London", "bucket: account_id, count: 0", `job.yaml:11: outputs[0].partition.count: found 0, expected 1 to 10000 buckets`},
 		{"day: occurred_at, zone: Europe/London", "bucket: account_id, count: -3", `found the number -3, expected a whole number`},
 		{"day: occurred_at, zone: Europe/London", "bucket: account_id, count: 3, zone: UTC", `a table cut by bucket has no zone`},
+		{"dataset: retail", "    file-size: 12\ndataset: retail", `job.yaml:12: outputs[0].file-size: found the number 12, expected a size with its unit, as 64MB or 1GiB`},
+		{"dataset: retail", "    file-size: 64 MB\ndataset: retail", `job.yaml:12: outputs[0].file-size: "64 MB" is not a size`},
+		{"dataset: retail", "    file-size: 999kB\ndataset: retail", `job.yaml:12: outputs[0].file-size: found 999.0 kB, expected 1.0 MB to 5.0 TB`},
 		{"dataset: retail", "dataset: a/b", `job.yaml:12: dataset: found "a/b", expected a bare name`},
 		{"dataset: retail", "dataset: http://x", `job.yaml:12: dataset: found a http:// URL`},
 		{"dataset: retail", "dataset:", `job.yaml:12: dataset: found nothing, expected a text`},
@@ -324,6 +328,24 @@ func TestPercents(t *testing.T) {
 	for _, s := range []string{"", "5", "%", "-5%", "5.%", ".5%", "5.123%", "5 %", "NaN%", "1e2%"} {
 		if got, err := ParsePercent(s); err == nil {
 			t.Errorf("%q is %d", s, got)
+		}
+	}
+}
+
+func TestSizesHaveTheirUnit(t *testing.T) {
+	for text, want := range map[string]unit.Bytes{"": DefaultFileSize, "64MB": 64e6, "1GiB": 1 << 30, "1000000B": 1e6, "1500kB": 1.5e6, "2TB": 2e12} {
+		job := retail
+		if text != "" {
+			job = strings.Replace(retail, "dataset: retail", "    file-size: "+text+"\ndataset: retail", 1)
+		}
+		s, err := Parse("job.yaml", []byte(job))
+		if err != nil || s.Outputs[0].TargetSize() != want {
+			t.Errorf("%q: %v, want %v", text, err, want)
+		}
+	}
+	for _, text := range []string{"MB", "1", "-1MB", "1.5MB", "1mb", "1MiBB", "99999999999999999999MB", "9223372036854775807kB"} {
+		if got, err := unit.ParseBytes(text); err == nil {
+			t.Errorf("%q is %d", text, got)
 		}
 	}
 }

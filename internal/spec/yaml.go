@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"hindcast/internal/unit"
 )
 
 // maxFile bounds a job.yaml.
@@ -289,21 +291,28 @@ func (d *decoder) value(n ast.Node, path string, at int, k key) *value {
 			return wrong("a whole number, not negative")
 		}
 		v.num = i
-	case share, duration:
-		// A bare number is an integer node, and no duration: its unit is missing.
+	case share, duration, size:
+		// A bare number is an integer node, and no duration or size: its unit is missing.
 		s, ok := n.(*ast.StringNode)
 		if !ok {
-			return wrong(map[kind]string{share: "a percentage, as 5%", duration: "a duration with its unit, as 21d, 36h or PT6H"}[k.kind])
+			return wrong(map[kind]string{
+				share: "a percentage, as 5%", duration: "a duration with its unit, as 21d, 36h or PT6H", size: "a size with its unit, as 64MB or 1GiB",
+			}[k.kind])
 		}
 		var err error
-		if k.kind == share {
+		switch k.kind {
+		case share:
 			var p Percent
 			p, err = ParsePercent(s.Value)
 			v.num = int64(p)
-		} else {
+		case duration:
 			var dur Duration
 			dur, err = ParseDuration(s.Value)
 			v.num = int64(dur)
+		default:
+			var b unit.Bytes
+			b, err = unit.ParseBytes(s.Value)
+			v.num = int64(b)
 		}
 		if err != nil {
 			d.fail(v.line, path, "%v", err)

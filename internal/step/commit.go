@@ -105,10 +105,11 @@ func (e *Env) Commit(ctx context.Context, c LiveCommit, partitions map[string]Ro
 		label := labels[name]
 		g.Go(func() error {
 			rows := ofBucket(s, c.Table, schema, label, rows)
-			f, err := table.WriteFile(gctx, store, table.Path(c.Name, c.Table, name, 0), schema, label, rows, table.WriteOptions{})
+			path := func(n int) string { return table.Path(c.Name, c.Table, name, n) }
+			files, err := table.WriteFiles(gctx, store, path, schema, label, rows, table.WriteOptions{Target: targetSize(s, c.Table)})
 			mu.Lock()
 			defer mu.Unlock()
-			out.Partitions[name] = []table.File{f}
+			out.Partitions[name] = files
 			return err
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -246,17 +247,20 @@ func all(batches ...*record.Batch) iter.Seq2[*record.Batch, error] {
 }
 
 func (l *lap) write(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
-	dir, part := schema.Partition(label), 0
-	if l.shard.TopicPartition != nil {
-		part = int(*l.shard.TopicPartition)
+	dir := schema.Partition(label)
+	path := func(n int) string {
+		if tp := l.shard.TopicPartition; tp != nil {
+			return table.BucketPath(l.request.Run, name, dir, *tp, n)
+		}
+		return table.Path(l.request.Run, name, dir, n)
 	}
-	f, err := table.WriteFile(ctx, l.dataset, table.Path(l.request.Run, name, dir, part), schema, label, rows, table.WriteOptions{})
+	files, err := table.WriteFiles(ctx, l.dataset, path, schema, label, rows, table.WriteOptions{Target: targetSize(l.request.Spec, name)})
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.files[name][dir] = append(l.files[name][dir], f)
+	l.files[name][dir] = append(l.files[name][dir], files...)
 	return nil
 }
 
@@ -348,6 +352,12 @@ func readError(err error) error {
 }
 
 func fingerprintsKey(shard string) string { return "fingerprints/" + shard }
+
+// targetSize is the size at which a table's next file begins.
+func targetSize(s *spec.Spec, name string) unit.Bytes {
+	at := slices.IndexFunc(s.Outputs, func(o spec.Output) bool { return o.Table == name })
+	return s.Outputs[at].TargetSize()
+}
 
 // Schemas are those of a job's tables.
 func Schemas(j job.Job, s *spec.Spec) (map[string]table.Schema, error) {

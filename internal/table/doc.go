@@ -6,7 +6,7 @@
 //
 //	pointer.json                                        the only mutable object: names the manifest that is served
 //	manifests/<generation>-<digest>.json                a version: every partition and file of every table
-//	data/<run>/<table>/<partition>/part-0000.parquet    rows, sorted by key; the partition column first
+//	data/<run>/<table>/<partition>/part-0000.parquet    rows, sorted by key, across part-0001 and so on; the partition column first
 //
 // Everything but the pointer is written once, under a name that nothing else
 // uses: by [PutOnce], which takes an object with the same contents for its own and refuses any other. A file

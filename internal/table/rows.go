@@ -63,6 +63,28 @@ func compareValues(a *record.Column, i int, b *record.Column, j int) int {
 	}
 }
 
+// compareText orders two texts of key columns of a kind, as [Text] writes them, like the values.
+func compareText(kind record.Kind, a, b string) (int, error) {
+	switch kind {
+	case record.Int64:
+		return compareParsed(a, b, func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) })
+	case record.Float64:
+		return compareParsed(a, b, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+	case record.Timestamp:
+		return compareParsed(a, b, func(s string) (int64, error) { t, err := time.Parse(time.RFC3339Nano, s); return t.UnixMicro(), err })
+	case record.Date:
+		return compareParsed(a, b, func(s string) (int64, error) { t, err := time.Parse(time.DateOnly, s); return t.Unix(), err })
+	default: // booleans are in the order of their names
+		return cmp.Compare(a, b), nil
+	}
+}
+
+func compareParsed[T cmp.Ordered](a, b string, parse func(string) (T, error)) (int, error) {
+	x, err := parse(a)
+	y, errY := parse(b)
+	return cmp.Compare(x, y), cmpErr(err, errY)
+}
+
 func btoi(b bool) int {
 	if b {
 		return 1

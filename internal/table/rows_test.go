@@ -251,6 +251,102 @@ func TestSameRowsSameBytes(t *testing.T) {
 	}
 }
 
+// Files end by the rows alone. Together they have the rows of one file, in order, and are read one after the other, whatever else lies in the partition.
+func TestFilesOfATargetSize(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(9, 9))
+	for name, schema := range map[string]Schema{
+		"keys":    {Rows: allRows, Keys: 2, Scheme: schemes["day"]},
+		"no keys": {Rows: allRows, Scheme: schemes["day"]},
+		"buckets": {Rows: allRows, Keys: 2, Scheme: schemes["bucket"]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memblob.New()
+			label := "2011-10-30"
+			if name == "buckets" {
+				label = "0001"
+			}
+			rows := randomRows(9000, rnd)
+			var all []File
+			for i := range 2 {
+				path := func(n int) string { return BucketPath("run-1", "all", schema.Partition(label), 3, n) }
+				files, err := WriteFiles(t.Context(), store, path, schema, label, batches(rows, rnd), WriteOptions{Target: 40_000})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i > 0 && !slices.EqualFunc(all, files, func(a, b File) bool { return a.Path == b.Path && a.SHA256 == b.SHA256 }) {
+					t.Fatalf("first %v, then %v", all, files)
+				}
+				all = files
+			}
+			if len(all) < 3 || len(all) > 9 {
+				t.Fatalf("%d files", len(all))
+			}
+			for i, f := range all {
+				if f.Rows%1024 != 0 && i < len(all)-1 || f.Bytes > 80_000 {
+					t.Errorf("file %s has %d rows, %s", f.Path, f.Rows, f.Bytes)
+				}
+			}
+			if chains := schema.chains(all); len(chains) != 1 {
+				t.Errorf("%d files are read at once", len(chains))
+			}
+			// Those of another writer, between and around: they are merged.
+			others := randomRows(3000, rnd)
+			more, err := WriteFiles(t.Context(), store, func(n int) string { return Path("run-2", "all", "x", n) }, schema, label, batches(others, rnd), WriteOptions{Target: 40_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Concat(rows, others)
+			if schema.Keys > 0 {
+				sortRows(want)
+			}
+			var got []string
+			err = ScanFiles(t.Context(), store, schema, schema.Partition(label), slices.Concat(all, more), func(b *record.Batch) error {
+				got = append(got, scanned(b, len(schema.Columns())-len(allRows))...)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.EqualFunc(got, want, func(g string, w row) bool { return g == text(w) }) {
+				t.Errorf("read %d rows, want the %d that were written, in order", len(got), len(want))
+			}
+			// Files in a wrong order do not pass.
+			if schema.Keys > 0 {
+				swapped := slices.Clone(all)
+				swapped[1].MinKey, swapped[1].MaxKey, swapped[0].MinKey, swapped[0].MaxKey = all[0].MinKey, all[0].MaxKey, all[1].MinKey, all[1].MaxKey
+				slices.Reverse(swapped[:2])
+				err := ScanFiles(t.Context(), store, schema, schema.Partition(label), swapped, func(*record.Batch) error { return nil })
+				if err == nil || !strings.Contains(err.Error(), "not sorted") {
+					t.Errorf("files in a wrong order: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// What bounds say of the order of two files is what the values say.
+func TestBoundsAreInTheOrderOfValues(t *testing.T) {
+	for kind, ascending := range map[record.Kind][]string{
+		record.Int64:     {"-10", "-9", "0", "5", "10"},
+		record.Float64:   {"NaN", "-Inf", "-10", "-9.5", "2", "10", "1e+21"},
+		record.Bool:      {"false", "true"},
+		record.String:    {"", "A", "a", "ab", "b"},
+		record.Timestamp: {"1969-12-31T23:59:59.999999Z", "2011-01-01T00:00:05Z", "2011-01-01T00:00:05.5Z"},
+		record.Date:      {"1960-01-01", "2011-02-01"},
+	} {
+		for i, a := range ascending {
+			for j, b := range ascending {
+				if got, err := compareText(kind, a, b); err != nil || got != cmp.Compare(i, j) {
+					t.Errorf("%s, %q and %q: %d, %v", kind, a, b, got, err)
+				}
+			}
+		}
+	}
+	if _, err := compareText(record.Int64, "x", "1"); err == nil {
+		t.Error("x is an integer")
+	}
+}
+
 func TestWhatIsNotWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	schema := Schema{Rows: allRows, Keys: 2, Scheme: schemes["day"]}

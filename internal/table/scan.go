@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxMemory is the largest file that is read into memory; larger ones go through scratch.
+	// maxMemory is how much of the files of a partition that are read at once is held in memory: a file that is larger than its share goes through scratch.
 	maxMemory = 16 << 20
 	// mergeRows is how many rows a merge of files gives at a time.
 	mergeRows = 4096
@@ -52,14 +52,20 @@ func (s *Snapshot) ScanPartition(ctx context.Context, name, partition string, fn
 }
 
 func (s *Snapshot) scan(ctx context.Context, t Table, partition string, fn func(*record.Batch) error) error {
+	return ScanFiles(ctx, s.store, t.Schema, partition, t.Partitions[partition].Files, fn)
+}
+
+// ScanFiles passes the rows of files of a partition on, as [Snapshot.Scan] does: ordered by key, rows of one key in the order of the files.
+func ScanFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, fn func(*record.Batch) error) error {
 	var m merge
 	defer func() {
 		for _, r := range m {
 			r.close()
 		}
 	}()
-	for _, f := range t.Partitions[partition].Files {
-		r, err := openFile(ctx, s.store, t.Schema, partition, f)
+	chains := s.chains(files)
+	for _, files := range chains {
+		r, err := openFiles(ctx, store, s, partition, files, maxMemory/int64(len(chains)))
 		if err != nil {
 			return err
 		}
@@ -79,12 +85,40 @@ func (s *Snapshot) scan(ctx context.Context, t Table, partition string, fn func(
 			}
 		}
 	}
-	return m.run(ctx, t.Schema, fn)
+	return m.run(ctx, s, fn)
 }
 
-// fileReader reads one file and holds it against its entry.
+// chains divides files into as few as possible that can be read one after the other, since no key of one comes after one of the next. Their order stays.
+func (s Schema) chains(files []File) (out [][]File) {
+	for i, f := range files {
+		if i > 0 && s.follows(files[i-1], f) {
+			out[len(out)-1] = append(out[len(out)-1], f)
+		} else {
+			out = append(out, []File{f})
+		}
+	}
+	return out
+}
+
+// follows reports whether f is known to begin at or after the last key of before.
+func (s Schema) follows(before, f File) bool {
+	if s.Keys > 0 && (before.MaxKey == nil || f.MinKey == nil) {
+		return false
+	}
+	for i, column := range s.Rows[:s.Keys] {
+		order, err := compareText(column.Kind, before.MaxKey[i], f.MinKey[i])
+		if err != nil || order != 0 {
+			return err == nil && order < 0
+		}
+	}
+	return true
+}
+
+// fileReader reads files, one after the other, and holds each against its entry.
 type fileReader struct {
 	file   File
+	left   []File
+	open   func(File) error
 	rows   *parquetfile.Reader
 	read   int64
 	schema Schema
@@ -99,13 +133,9 @@ type fileReader struct {
 	order int
 }
 
-func openFile(ctx context.Context, store blob.Store, s Schema, partition string, f File) (_ *fileReader, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("file %s: %w", f.Path, err)
-		}
-	}()
-	r := &fileReader{file: f, schema: s}
+func openFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, memory int64) (*fileReader, error) {
+	r := &fileReader{schema: s, left: files, close: func() {}}
+	var err error
 	if r.label, err = s.Label(partition); err != nil {
 		return nil, err
 	}
@@ -117,21 +147,38 @@ func openFile(ctx context.Context, store blob.Store, s Schema, partition string,
 			return nil, err
 		}
 	}
-	data, done, err := download(ctx, store, f, maxMemory)
-	if err != nil {
+	r.open = func(f File) error {
+		data, done, err := download(ctx, store, f, memory)
+		if err != nil {
+			return err
+		}
+		r.close = done
+		file, err := parquetfile.Open(data, int64(f.Bytes), f.Path)
+		if err == nil && !file.Schema().Equal(columns) {
+			err = fmt.Errorf("it has the columns %v, the table has %v", file.Schema(), columns)
+		}
+		if err == nil {
+			r.file, r.read, r.rows = f, 0, file.Read(parquetfile.ReadOptions{})
+		}
+		return err
+	}
+	if err := r.follow(); err != nil {
+		r.close()
 		return nil, err
 	}
-	r.close = done
-	file, err := parquetfile.Open(data, int64(f.Bytes), f.Path)
-	if err == nil && !file.Schema().Equal(columns) {
-		err = fmt.Errorf("it has the columns %v, the table has %v", file.Schema(), columns)
-	}
-	if err != nil {
-		done()
-		return nil, err
-	}
-	r.rows = file.Read(parquetfile.ReadOptions{})
 	return r, nil
+}
+
+// follow goes on to the next file.
+func (r *fileReader) follow() error {
+	r.close()
+	r.close = func() {}
+	f := r.left[0]
+	r.left = r.left[1:]
+	if err := r.open(f); err != nil {
+		return fmt.Errorf("file %s: %w", f.Path, err)
+	}
+	return nil
 }
 
 // download fetches a file, up to so many bytes into memory, and proves that it is the one that was written. Done releases it.
@@ -177,6 +224,11 @@ func (r *fileReader) next() (*record.Batch, error) {
 	switch {
 	case errors.Is(err, io.EOF) && r.read != r.file.Rows:
 		return nil, fmt.Errorf("file %s has %d rows, the manifest says %d", r.file.Path, r.read, r.file.Rows)
+	case errors.Is(err, io.EOF) && len(r.left) > 0:
+		if err := r.follow(); err != nil {
+			return nil, err
+		}
+		return r.next()
 	case err != nil:
 		return nil, err
 	}

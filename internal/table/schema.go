@@ -165,3 +165,12 @@ func CheckName(what, name string) error {
 func Path(run, table, partition string, part int) string {
 	return fmt.Sprintf("data/%s/%s/%s/part-%04d.parquet", run, table, partition, part)
 }
+
+// BucketPath is where a run puts the nth file of what a topic partition gives of a bucket.
+func BucketPath(run, table, partition string, topicPartition int32, n int) string {
+	path := Path(run, table, partition, int(topicPartition))
+	if n == 0 {
+		return path
+	}
+	return fmt.Sprintf("%s-%04d.parquet", strings.TrimSuffix(path, ".parquet"), n)
+}

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"iter"
+	"math"
 	"os"
 	"slices"
 	"unicode/utf8"
@@ -22,8 +23,10 @@ import (
 
 // WriteOptions are for [WriteFile]. The zero value works.
 type WriteOptions struct {
-	// Scratch is the folder in which the file is built; "" is the system's.
+	// Scratch is the folder in which files are built; "" is the system's.
 	Scratch string
+	// Target is the size at which [WriteFiles] begins the next file; 0 means that there is one.
+	Target unit.Bytes
 }
 
 // ErrRows means that rows are not such that they can be a partition's: their columns, their order, a null.
@@ -37,32 +40,71 @@ const maxBound = 256
 // there are ErrOther, and rows that cannot be such a partition's ErrRows. Without rows nothing is written, and the File has none. Memory is bounded by a row group.
 func WriteFile(
 	ctx context.Context, store blob.Store, path string, s Schema, label string, rows iter.Seq2[*record.Batch, error], opts WriteOptions,
-) (_ File, err error) {
+) (File, error) {
+	opts.Target = 0
+	files, err := WriteFiles(ctx, store, func(int) string { return path }, s, label, rows, opts)
+	if err != nil || len(files) == 0 {
+		return File{Path: path}, err
+	}
+	return files[0], nil
+}
+
+// WriteFiles is WriteFile for as many files as it takes to keep each near opts.Target: the rows of one come after those of the one before. Path names them by
+// their numbers, from 0. Where a file ends depends on the rows alone. After an error, files that are whole may lie there.
+func WriteFiles(
+	ctx context.Context, store blob.Store, path func(n int) string, s Schema, label string, rows iter.Seq2[*record.Batch, error], opts WriteOptions,
+) (files []File, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write %s: %w", path, err)
+			files, err = nil, fmt.Errorf("write %s: %w", path(len(files)), err)
 		}
 	}()
 	if err := s.Validate(); err != nil {
-		return File{}, err
+		return nil, err
 	}
 	if err := s.checkLabel(label); err != nil {
-		return File{}, err
+		return nil, err
 	}
-	w := &fileWriter{schema: s, label: label, scratch: opts.Scratch, keys: sorter{to: s.Keys, schema: s.Rows}, sum: sha256.New()}
-	defer w.discard()
+	keys := sorter{to: s.Keys, schema: s.Rows} // across all files
+	w := newFileWriter(s, label, opts)
+	defer func() { w.discard() }()
+	end := func() error {
+		f, err := w.finish(ctx, store, path(len(files)))
+		if err == nil {
+			files = append(files, f)
+			w.discard()
+			w = newFileWriter(s, label, opts)
+		}
+		return err
+	}
 	for b, err := range rows {
 		if err == nil {
-			err = cmpErr(ctx.Err(), w.write(b))
+			err = ctx.Err()
 		}
 		if err != nil {
-			return File{}, err
+			return files, err
+		}
+		if b.Len == 0 {
+			continue
+		}
+		if err := cmpErr(checkBatch(b, s.Rows), keys.check(b)); err != nil {
+			return files, fmt.Errorf("%w: %w", ErrRows, err)
+		}
+		for at := 0; at < b.Len; {
+			if at, err = w.write(b, at); err != nil {
+				return files, err
+			}
+			if at < b.Len {
+				if err := end(); err != nil {
+					return files, err
+				}
+			}
 		}
 	}
-	if w.rows == 0 {
-		return File{Path: path}, nil
+	if w.rows > 0 {
+		return files, end()
 	}
-	return w.finish(ctx, store, path)
+	return files, nil
 }
 
 // fileWriter builds a file in the scratch folder.
@@ -71,9 +113,9 @@ type fileWriter struct {
 	label   string
 	value   int64 // of the partition's column, where that is a number
 	scratch string
-	keys    sorter
+	target  int64
 	rows    int64
-	min     []string
+	bounds  [2][]string // the keys of the first and the last row
 
 	file *os.File
 	buf  *bufio.Writer
@@ -81,24 +123,31 @@ type fileWriter struct {
 	out  *parquetfile.Writer
 }
 
-func (w *fileWriter) write(b *record.Batch) error {
-	if b.Len == 0 {
-		return nil
+func newFileWriter(s Schema, label string, opts WriteOptions) *fileWriter {
+	w := &fileWriter{schema: s, label: label, scratch: opts.Scratch, target: int64(opts.Target), sum: sha256.New()}
+	if w.target == 0 {
+		w.target = math.MaxInt64
 	}
-	if err := cmpErr(checkBatch(b, w.schema.Rows), w.keys.check(b)); err != nil {
-		return fmt.Errorf("%w: %w", ErrRows, err)
-	}
+	return w
+}
+
+// write takes rows from one on, until the file has its size, and returns which is next.
+func (w *fileWriter) write(b *record.Batch, from int) (next int, err error) {
 	if w.out == nil {
 		if err := w.start(); err != nil {
-			return err
+			return from, err
 		}
-		w.min = keyText(b, 0, 0, w.schema.Keys)
+		w.bounds[0] = keyText(b, from, 0, w.schema.Keys)
 	}
-	w.rows += int64(b.Len)
+	all := b
 	if f, ok := w.schema.Scheme.Field(); ok {
-		b = &record.Batch{Len: b.Len, Columns: append([]record.Column{constant(f.Kind, w.value, w.label, b.Len)}, b.Columns...)}
+		all = &record.Batch{Len: b.Len, Columns: append([]record.Column{constant(f.Kind, w.value, w.label, b.Len)}, b.Columns...)}
 	}
-	return w.out.Write(b)
+	if next, err = w.out.Fill(all, from, w.target); err == nil && next > from {
+		w.rows += int64(next - from)
+		w.bounds[1] = keyText(b, next-1, 0, w.schema.Keys)
+	}
+	return next, err
 }
 
 func (w *fileWriter) start() (err error) {
@@ -128,9 +177,8 @@ func (w *fileWriter) finish(ctx context.Context, store blob.Store, path string) 
 	}
 	f := File{Path: path, Rows: w.rows, Bytes: unit.Bytes(size), SHA256: hex.EncodeToString(w.sum.Sum(nil))}
 	if w.schema.Keys > 0 {
-		last := keyText(w.keys.last, 0, 0, w.schema.Keys)
-		if !slices.ContainsFunc(slices.Concat(w.min, last), func(s string) bool { return len(s) > maxBound || !utf8.ValidString(s) }) {
-			f.MinKey, f.MaxKey = w.min, last
+		if !slices.ContainsFunc(slices.Concat(w.bounds[:]...), func(s string) bool { return len(s) > maxBound || !utf8.ValidString(s) }) {
+			f.MinKey, f.MaxKey = w.bounds[0], w.bounds[1]
 		}
 	}
 	return f, PutOnce(ctx, store, path, w.file, f.SHA256)
@@ -139,6 +187,7 @@ func (w *fileWriter) finish(ctx context.Context, store blob.Store, path string) 
 func (w *fileWriter) discard() {
 	if w.file != nil {
 		_ = errors.Join(w.file.Close(), os.Remove(w.file.Name())) // what is left in scratch is the system's to sweep
+		w.file = nil
 	}
 }
 
