@@ -165,6 +165,25 @@ func (f *fleet) Close() error {
 	return errors.Join(append(errs, f.log.Close())...)
 }
 
+// endedLap says which lap a worker that was ended was at, and what would let it get further: it has left nothing, so that the next call begins where it did.
+func endedLap(in json.RawMessage, failure *lambda.Error) string {
+	advice := ""
+	switch failure.Type {
+	case lambda.TimedOut:
+		advice = ": a lap that comes to no checkpoint leaves nothing. Give calls of workers more time (--worker-timeout, up to " + lambda.MaxTimeout.String() + "), or start a new run with smaller shards (--shard-rows)"
+	case lambda.OutOfMemory:
+		advice = ": a lap that comes to no checkpoint leaves nothing. Give functions more memory (template.yaml: MemorySize), or start a new run with smaller shards (--shard-rows)"
+	case lambda.Exited:
+	default:
+		return failure.Message // the worker's own, which says what it was at
+	}
+	lap, err := step.Lap(in)
+	if err != nil {
+		return failure.Message
+	}
+	return lap + ": " + failure.Message + advice
+}
+
 // runner calls the functions as Step Functions does. A function that was killed gave no type of error, for which its word is Lambda.Unknown:
 // https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html.
 func (f *fleet) runner(failed *failures) asl.TaskRunner {
@@ -185,8 +204,12 @@ func (f *fleet) runner(failed *failures) asl.TaskRunner {
 			}
 			return out, err
 		}
-		failed.note(call, &step.Error{Name: failure.Type, Err: errors.New(failure.Message)})
-		answer := asl.FunctionError(failure.Type, failure.Message)
+		message := failure.Message
+		if req.Function == string(step.Work) {
+			message = endedLap(req.Payload, failure)
+		}
+		failed.note(call, &step.Error{Name: failure.Type, Err: errors.New(message)})
+		answer := asl.FunctionError(failure.Type, message)
 		if failure.Type == lambda.Exited || failure.Type == lambda.OutOfMemory {
 			answer.Name = "Lambda.Unknown"
 		}

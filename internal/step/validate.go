@@ -182,7 +182,7 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 				if err != nil {
 					return nil, err
 				}
-				if want := int64(f.Fingerprints) * 8; o.Size != want {
+				if want := f.Result.Fingerprints * 8; o.Size != want {
 					o.Body.Close()
 					return nil, fmt.Errorf("read %s: it has %d bytes where the shard wrote %d: it was damaged: start a new run", fingerprintsKey(id), o.Size, want)
 				}

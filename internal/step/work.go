@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,8 +30,9 @@ type workIn struct {
 	Shard string `json:"shard"`
 	// Seq counts the shard's laps from 0: a lap begins with the checkpoint of that number.
 	Seq int `json:"seq"`
-	// Cursor is where the lap before stopped.
+	// Cursor is where the lap before stopped; Ended says that it was after all of the input.
 	Cursor *transform.Position `json:"cursor,omitempty"`
+	Ended  bool                `json:"ended,omitempty"`
 	// Workers is how many go on beside each other.
 	Workers int `json:"workers,omitempty"`
 }
@@ -48,14 +50,15 @@ type finished struct {
 	Shard string `json:"shard"`
 	// Files are the shard's, by table and partition. A partition without rows has none, and is listed.
 	Files map[string]map[string][]table.File `json:"files"`
-	// Fingerprints is how many it left of ids.
-	Fingerprints int              `json:"fingerprints"`
-	Result       transform.Result `json:"result"`
+	Result transform.Result `json:"result"`
 	// PeakMemory is what the last lap's ids, states and rows took at most; see [transform.Result].
 	PeakMemory unit.Bytes `json:"peak_memory"`
 }
 
 func doneKey(shard string) string { return "done/" + shard + ".json" }
+
+// maxLaps is how many laps a shard may take: each costs the child's history 7 events, of which it can have 25,000.
+const maxLaps = 2000
 
 // work does one lap of a shard: all of it, unless the worker's time runs out.
 func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
@@ -65,7 +68,7 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	}
 	store := e.runStore(in.Run)
 	out := workOut{workIn: in, Done: true}
-	out.Cursor = nil
+	out.Cursor, out.Ended = nil, false
 	switch err := readJSON(ctx, store, doneKey(in.Shard), new(finished)); {
 	case err == nil:
 		return out, nil
@@ -80,6 +83,10 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	if err != nil {
 		return workOut{}, err
 	}
+	if in.Seq >= maxLaps {
+		return workOut{}, &Error{NoProgress, fmt.Errorf(
+			"%s: it is given up after so many laps, of which each does too little: start a new run that gives each call of a worker more time, or smaller shards", in)}
+	}
 	var sh share
 	if err := readJSON(ctx, store, shardKey(in.Shard), &sh); err != nil {
 		return workOut{}, err
@@ -90,19 +97,36 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 		return workOut{}, fmt.Errorf("shard %s: %w", in.Shard, err)
 	}
 	if !res.Done {
-		out.Done, out.Seq, out.Cursor = false, in.Seq+1, res.Cursor
+		out.Done, out.Seq, out.Cursor, out.Ended = false, in.Seq+1, res.Cursor, res.Ended
 		if control.paused() {
 			out.Paused, out.Hold = true, control.hold()
-			return out, nil
-		}
-		if in.Cursor != nil && res.Cursor != nil && *in.Cursor == *res.Cursor {
-			return workOut{}, &Error{NoProgress, fmt.Errorf("shard %s: lap %d ended where it began, at %s", in.Shard, in.Seq, res.Cursor)}
 		}
 		return out, nil
 	}
 	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{
-		Shard: in.Shard, Files: l.files, Fingerprints: l.fingerprints, Result: res, PeakMemory: unit.Bytes(res.PeakMemory),
+		Shard: in.Shard, Files: l.files, Result: res, PeakMemory: unit.Bytes(res.PeakMemory),
 	})
+}
+
+// String says which lap it is, and where it begins.
+func (in workIn) String() string {
+	at := "the beginning of its input"
+	switch {
+	case in.Ended:
+		at = "the end of its input, where not all is computed and written yet"
+	case in.Cursor != nil:
+		at = in.Cursor.String()
+	}
+	return fmt.Sprintf("shard %s, lap %d, from %s", in.Shard, in.Seq+1, at)
+}
+
+// Lap says which lap of which shard a call of the state Work is to do, and where that begins.
+func Lap(in json.RawMessage) (string, error) {
+	var w workIn
+	if err := json.Unmarshal(in, &w); err != nil {
+		return "", fmt.Errorf("read the input of %s: %w", Work, err)
+	}
+	return w.String(), nil
 }
 
 // lap is one call of a worker.
@@ -114,8 +138,6 @@ type lap struct {
 	control *controlled
 	dataset blob.Store
 	writes  *errgroup.Group // of partitions
-
-	fingerprints int // that it left
 
 	mu    sync.Mutex
 	files map[string]map[string][]table.File
@@ -142,17 +164,26 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	}
 	// Half is left for what is being read and written, and for the collector.
 	c.Memory = int64(l.env.WorkerMemory / 2)
-	// A lap leaves a checkpoint, or the fingerprints that tell an id that is in two shards.
-	left, err := os.CreateTemp("", "hindcast-lap-*")
-	if err != nil {
-		return transform.Result{}, fmt.Errorf("make a scratch file: %w", err)
-	}
-	defer os.Remove(left.Name())
-	defer left.Close()
-	c.Checkpoint = left
+	// The shard leaves fingerprints that tell an id that is in two shards, and this lap a checkpoint, unless it is the last.
+	var fingerprints scratch
+	defer fingerprints.remove()
 	if c.ID != "" && !l.shard.Alone {
-		c.Fingerprints = left
+		c.Fingerprints = &fingerprints
 	}
+	var checkpoint scratch
+	defer checkpoint.remove()
+	c.Checkpoint = &checkpoint
+	var inputs []plan.Input
+	if !in.Ended {
+		inputs = remaining(l.shard.Inputs, in.Cursor)
+	}
+	c.Save = func() (json.RawMessage, error) {
+		if err := writes.Wait(); err != nil {
+			return nil, err
+		}
+		return json.Marshal(l.files)
+	}
+	c.Load = func(files json.RawMessage) error { return json.Unmarshal(files, &l.files) }
 	if in.Seq > 0 {
 		o, err := l.store.Get(ctx, l.checkpointKey(in.Seq), blob.GetOptions{})
 		if err != nil {
@@ -161,7 +192,6 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 		defer o.Body.Close()
 		c.Resume = o.Body
 	}
-	inputs := remaining(l.shard.Inputs, in.Cursor)
 	reader, err := l.open(ctx, p, inputs, c.Columns)
 	if err != nil {
 		return transform.Result{}, err
@@ -171,7 +201,7 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 			l.env.Progress(in.Run, in.Shard, rows)
 		}
 	}}
-	c.Stop = l.stop(ctx, counted)
+	c.Stop = l.stop(ctx)
 	res, err := transform.Run(ctx, counted, c)
 	if werr := writes.Wait(); werr != nil {
 		err = werr // a failed write ends the run, too: what it says then is only that
@@ -179,23 +209,48 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	if err != nil {
 		return transform.Result{}, err
 	}
-	key := l.checkpointKey(in.Seq + 1)
-	switch {
-	case res.Done && c.Fingerprints == nil:
-		return res, nil
-	case res.Done:
-		key = fingerprintsKey(in.Shard)
-		size, err := left.Seek(0, io.SeekEnd)
-		if err != nil {
-			return transform.Result{}, fmt.Errorf("read the scratch file: %w", err)
+	// What the checkpoint says is done must be there before it.
+	if fingerprints.f != nil || res.Done && c.Fingerprints != nil {
+		if err := fingerprints.put(ctx, l.store, fingerprintsKey(in.Shard)); err != nil {
+			return transform.Result{}, err
 		}
-		l.fingerprints = int(size / 8)
 	}
-	if _, err := left.Seek(0, io.SeekStart); err != nil {
-		return transform.Result{}, fmt.Errorf("read the scratch file: %w", err)
+	if res.Done {
+		return res, nil
 	}
-	_, err = l.store.Put(ctx, key, left, blob.Condition{})
-	return res, err
+	return res, checkpoint.put(ctx, l.store, l.checkpointKey(in.Seq+1))
+}
+
+// scratch is a file that is made when something is written to it.
+type scratch struct{ f *os.File }
+
+func (s *scratch) Write(b []byte) (int, error) {
+	if s.f == nil {
+		var err error
+		if s.f, err = os.CreateTemp("", "hindcast-lap-*"); err != nil {
+			return 0, fmt.Errorf("make a scratch file: %w", err)
+		}
+	}
+	return s.f.Write(b)
+}
+
+// put stores what was written.
+func (s *scratch) put(ctx context.Context, store blob.Store, key string) error {
+	if s.f == nil {
+		_, err := blob.PutBytes(ctx, store, key, nil, blob.Condition{})
+		return err
+	}
+	if _, err := s.f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read a scratch file: %w", err)
+	}
+	_, err := store.Put(ctx, key, s.f, blob.Condition{})
+	return err
+}
+
+func (s *scratch) remove() {
+	if s.f != nil {
+		_ = errors.Join(s.f.Close(), os.Remove(s.f.Name())) // it is of no use any more
+	}
 }
 
 // begin lists every partition that the shard replaces: those without rows are replaced, too.
@@ -283,10 +338,10 @@ func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, colum
 }
 
 // stop says when a lap has gone on for long enough.
-func (l *lap) stop(ctx context.Context, c *counting) func() bool {
+func (l *lap) stop(ctx context.Context) func(rows int64) bool {
 	deadline, limited := ctx.Deadline()
-	return func() bool {
-		if l.control.paused() || l.request.LapRows > 0 && c.rows >= l.request.LapRows {
+	return func(rows int64) bool {
+		if l.control.look(ctx); l.control.paused() || l.request.LapRows > 0 && rows >= l.request.LapRows {
 			return true
 		}
 		return limited && l.env.LapEnd > 0 && deadline.Sub(l.env.Now()) < l.env.LapEnd

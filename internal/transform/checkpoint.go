@@ -24,12 +24,14 @@ import (
 
 // A checkpoint is a magic line, what was in memory (a JSON header, the ids seen, a part for each table, and what is said of scratch), an XXH3 of all that, the
 // scratch files, and an XXH3 of everything. What was in memory and each file are in chunks.
-const magic = "hindcast checkpoint 3\n"
+const magic = "hindcast checkpoint 4\n"
 
 // header is what a checkpoint holds but for state: what it was made for, and the account so far.
 type header struct {
 	For    work   `json:"for"`
 	Result Result `json:"result"`
+	place
+	Saved json.RawMessage `json:"saved,omitempty"` // the caller's
 }
 
 // work tells whether a checkpoint belongs to a shard. The code is not part of it: whoever keeps checkpoints goes on with the same code only.
@@ -64,7 +66,13 @@ func (e *engine) checkpoint(dst io.Writer) error {
 		return err
 	}
 	memory := chunkWriter{to}
-	head := header{For: e.work(), Result: e.result(false)}
+	head := header{For: e.work(), Result: e.result(false), place: e.place}
+	var err error
+	if e.c.Save != nil {
+		if head.Saved, err = e.c.Save(); err != nil {
+			return err
+		}
+	}
 	b, err := json.Marshal(head)
 	if err != nil {
 		return err
@@ -162,11 +170,19 @@ func (e *engine) restoreMemory(r *wire.Reader) error {
 	if want, err := json.Marshal(e.work()); err != nil || string(got) != string(want) {
 		return errors.Join(errors.New("it belongs to another shard, or to a job with other columns"), err)
 	}
-	e.res = head.Result
+	e.res, e.place = head.Result, head.place
+	if e.c.Load != nil {
+		if err := e.c.Load(head.Saved); err != nil {
+			return err
+		}
+	}
 	for _, out := range e.outputs {
 		out.counts = slices.DeleteFunc(slices.Clone(head.Result.Counts), func(c Count) bool { return c.Table != out.Table })
 	}
 	if r.Bool() {
+		if e.Stage != reading {
+			e.seen = newSeen(0)
+		}
 		e.seen.read(r)
 	}
 	for _, out := range e.outputs {
@@ -184,11 +200,22 @@ func (e *engine) restoreMemory(r *wire.Reader) error {
 func (e *engine) writeSpilled(w *wire.Writer) {
 	w.Bool(e.full)
 	w.Bool(e.late != nil)
-	if e.late != nil {
-		w.Uint(uint64(e.late.count))
+	if l := e.late; l != nil {
+		w.Uint(uint64(l.count))
+		w.Uint(uint64(l.replayed))
+		writePasses(w, l.todo)
+		for _, bitmap := range []record.Bitmap{l.again, l.other} {
+			w.Uint(uint64(len(bitmap)))
+			for _, v := range bitmap {
+				w.Fixed(v)
+			}
+		}
 	}
 	for _, out := range e.outputs {
 		w.Bool(out.sealed)
+		w.Bool(out.finishing)
+		w.Uint(uint64(out.level))
+		writePasses(w, out.todo)
 		w.Bool(out.left != nil)
 		w.Uint(uint64(len(out.runs)))
 		for _, run := range out.runs {
@@ -215,7 +242,14 @@ func (e *engine) writeSpilled(w *wire.Writer) {
 func (e *engine) readSpilled(r *wire.Reader) error {
 	e.full = r.Bool()
 	if r.Bool() {
-		e.late = &late{ids: make([]*scratchFile, scratchParts), count: int64(r.Uint())}
+		l := newLate()
+		e.late = l
+		l.count, l.replayed, l.todo = int64(r.Uint()), int(r.Uint()), readPasses(r)
+		for _, bitmap := range []*record.Bitmap{&l.again, &l.other} {
+			for n := r.Len(); n > 0 && r.Err() == nil; n-- {
+				*bitmap = append(*bitmap, r.Fixed())
+			}
+		}
 	}
 	for _, out := range e.outputs {
 		if out.sealed = r.Bool(); out.sealed {
@@ -224,6 +258,7 @@ func (e *engine) readSpilled(r *wire.Reader) error {
 			}
 			out.bounded.Seal()
 		}
+		out.finishing, out.level, out.todo = r.Bool(), int(r.Uint()), readPasses(r)
 		if r.Bool() {
 			out.left = make([]*scratchFile, scratchParts)
 		}
@@ -259,19 +294,43 @@ func (e *engine) readSpilled(r *wire.Reader) error {
 	return r.Err()
 }
 
+// writePasses writes how many files there are to be read once more, and their levels.
+func writePasses(w *wire.Writer, todo []pass) {
+	w.Uint(uint64(len(todo)))
+	for _, f := range todo {
+		w.Uint(uint64(f.level))
+	}
+}
+
+func readPasses(r *wire.Reader) (todo []pass) {
+	for n := r.Len(); n > 0 && r.Err() == nil; n-- {
+		todo = append(todo, pass{level: int(r.Uint())})
+	}
+	return todo
+}
+
 // files are the places of all scratch files, in a fixed order; some are empty.
 func (e *engine) files() (all []**scratchFile) {
-	if e.late != nil {
-		all = append(all, &e.late.rows)
-		for i := range e.late.ids {
-			all = append(all, &e.late.ids[i])
+	places := func(files []*scratchFile) {
+		for i := range files {
+			all = append(all, &files[i])
 		}
+	}
+	passes := func(todo []pass) {
+		for i := range todo {
+			all = append(all, &todo[i].scratchFile)
+		}
+	}
+	if l := e.late; l != nil {
+		all = append(all, &l.rows)
+		places(l.ids)
+		places(l.prints)
+		passes(l.todo)
 	}
 	for _, out := range e.outputs {
 		all = append(all, &out.scratch)
-		for i := range out.left {
-			all = append(all, &out.left[i])
-		}
+		places(out.left)
+		passes(out.todo)
 	}
 	return all
 }

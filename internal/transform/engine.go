@@ -2,7 +2,6 @@ package transform
 
 import (
 	"cmp"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,6 +29,9 @@ type engine struct {
 	res     Result
 	resumed bool // a row after the cursor was taken in this lap
 
+	place
+	lapRows int64 // that this lap has worked on
+
 	share  int64             // of the memory, for the ids and for each output; 0: no limit
 	peak   int64             // of what bound saw
 	deadAt map[Position]bool // events that were counted as dead while some were left for later
@@ -46,6 +48,14 @@ type engine struct {
 	touched     uint32  // means nothing; it is what [idSet.touch] is read for
 }
 
+// place is how far a shard has come, beside the cursor.
+type place struct {
+	Stage stage `json:"stage"`
+	At    int64 `json:"at"`    // how far the scratch file at hand was read
+	Table int   `json:"table"` // whose turn it is to be passed on, from Slot on
+	Slot  int   `json:"slot"`
+}
+
 // output is a table at work.
 type output struct {
 	Output
@@ -58,13 +68,19 @@ type output struct {
 	counts  []Count
 	outcome job.Outcome
 
-	// Beyond its share of memory: what a sealed runner left, and the rows of those that are done; see the package comment.
-	sealed  bool
-	size    int64 // of the runner, when it was measured last
-	level   int
-	left    []*scratchFile
-	scratch *scratchFile
-	runs    []sortedRun
+	size int64 // of the runner, when it was measured last
+	overflow
+}
+
+// overflow is what an output has beyond its share of memory: what a sealed runner left, and the rows of those that are done; see the package comment.
+type overflow struct {
+	sealed    bool
+	level     int
+	left      []*scratchFile
+	scratch   *scratchFile
+	runs      []sortedRun
+	finishing bool   // the input has ended: what the first runner has is in runs, and what is left is what it left
+	todo      []pass // files that were left, the last is next
 }
 
 func newEngine(c Config) (*engine, error) {
@@ -497,29 +513,6 @@ func (e *engine) give(run *run, output int, late bool) error {
 	return nil
 }
 
-// drain passes the rows of all tables on.
-func (e *engine) drain(ctx context.Context) error {
-	if err := e.decide(ctx); err != nil {
-		return err
-	}
-	for n, out := range e.outputs {
-		if out.spilled() {
-			if err := e.finish(ctx, n); err != nil {
-				return fmt.Errorf("table %s: %w", out.Table, err)
-			}
-		}
-		for slot, label := range e.labels() {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := e.drainSlot(out, slot, label); err != nil {
-				return fmt.Errorf("table %s, partition %s: %w", out.Table, label, err)
-			}
-		}
-	}
-	return nil
-}
-
 func (e *engine) labels() []string {
 	var out []string
 	for _, s := range e.c.Slots {
@@ -533,12 +526,14 @@ func (e *engine) labels() []string {
 
 var errEnough = errors.New("the sink wants no more rows")
 
-func (e *engine) drainSlot(out *output, slot int, label string) error {
+// drainSlot passes the rows of a partition on, and returns how many there are.
+func (e *engine) drainSlot(out *output, slot int, label string) (n int, err error) {
 	rows := func(yield func(*record.Batch, error) bool) {
 		err := out.rowsOf(slot, func(b *record.Batch) error {
 			if !yield(b, nil) {
 				return errEnough
 			}
+			n += b.Len
 			return nil
 		})
 		if err != nil && !errors.Is(err, errEnough) {
@@ -549,7 +544,7 @@ func (e *engine) drainSlot(out *output, slot int, label string) error {
 	defer stop()
 	b, err, ok := next()
 	if !ok {
-		return nil // no rows, no file
+		return 0, nil // no rows, no file
 	}
 	sunk := e.c.Sink(out.Table, label, func(yield func(*record.Batch, error) bool) {
 		for ok && yield(b, err) && err == nil {
@@ -558,19 +553,19 @@ func (e *engine) drainSlot(out *output, slot int, label string) error {
 	})
 	switch {
 	case sunk != nil:
-		return sunk
+		return 0, sunk
 	case err != nil:
-		return err
+		return 0, err
 	case ok:
-		return errors.New("the sink did not take all rows")
+		return 0, errors.New("the sink did not take all rows")
 	}
-	return nil
+	return n, nil
 }
 
 // result returns the account so far.
 func (e *engine) result(done bool) Result {
 	res := e.res
-	res.Done, res.PeakMemory = done, e.peak
+	res.Done, res.Ended, res.PeakMemory = done, e.Stage != reading, e.peak
 	res.Counts = nil
 	for _, out := range e.outputs {
 		counts := slices.Clone(out.counts)

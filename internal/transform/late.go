@@ -16,21 +16,31 @@ type late struct {
 	rows  *scratchFile
 	ids   []*scratchFile // of the rows, by their fingerprints: id, content and number, from 0
 	count int64
-	// Of the rows by number, once it is known: which repeat an event, and which do with other contents.
+
+	// Once the input has ended: the files of ids that are not decided about, the last is next; fingerprints of the others, by part; of the rows, by
+	// number, which repeat an event, and which do with other contents; and how many of them went to the outputs.
+	todo         []pass
+	prints       []*scratchFile
 	again, other record.Bitmap
-	contents     record.Column
-	numbers      record.Column
+	replayed     int
+
+	contents record.Column
+	numbers  record.Column
+}
+
+func newLate() *late {
+	return &late{ids: make([]*scratchFile, scratchParts), prints: make([]*scratchFile, scratchParts)}
 }
 
 // postpone writes those of e.rows that are listed, by their place there, to scratch.
 func (e *engine) postpone(run *run, b *record.Batch, undecided []int32) (err error) {
 	l := e.late
 	if l == nil {
-		l = &late{ids: make([]*scratchFile, scratchParts)}
-		e.late = l
+		l = newLate()
 		if l.rows, err = newScratchFile(e.c.Scratch); err != nil {
 			return err
 		}
+		e.late = l
 	}
 	columns := []*record.Column{&e.slotColumn, &l.contents, &l.numbers}
 	for _, c := range columns {
@@ -59,55 +69,92 @@ func (e *engine) postpone(run *run, b *record.Batch, undecided []int32) (err err
 	return e.divide(l.ids, head, &record.Batch{Len: b.Len, Offsets: b.Offsets, Columns: []record.Column{b.Columns[e.id], l.contents, l.numbers}}, &places)
 }
 
-// decide finds out which rows were repeats, passes on the fingerprints of all ids, and gives the outputs the others. Ids are not needed after that.
-func (e *engine) decide(ctx context.Context) error {
+// endInput turns to what waited for the end of the input.
+func (e *engine) endInput() error {
+	e.Stage = draining
 	if e.seen == nil {
 		return nil
 	}
-	if e.late == nil {
+	l := e.late
+	if l == nil {
 		err := e.tellFingerprints(e.seen.fingerprints(nil))
 		e.seen.free()
+		e.seen = newSeen(0)
 		return err
 	}
-	l := e.late
+	e.Stage = deciding
 	l.again, l.other = record.NewBitmap(int(l.count)), record.NewBitmap(int(l.count))
-	resident := e.seen.fingerprints(nil)
+	l.todo = passes(l.ids, 1)
+	return e.keepFingerprints()
+}
+
+// keepFingerprints moves those of the ids seen to scratch, and forgets the ids.
+func (e *engine) keepFingerprints() error {
+	fingerprints := e.seen.fingerprints(nil)
 	e.seen.free()
-	for p, f := range l.ids {
+	e.seen, e.full = newSeen(0), false
+	if e.c.Fingerprints == nil {
+		return nil
+	}
+	for some := range slices.Chunk(fingerprints, mergedRows) {
+		b := record.Batch{Len: len(some), Columns: []record.Column{{Kind: record.Int64}}}
+		var places [scratchParts][]int32
+		for row, f := range some {
+			b.Columns[0].Int64s = append(b.Columns[0].Int64s, int64(f))
+			p := partOf(f, 0)
+			places[p] = append(places[p], int32(row))
+		}
+		if err := e.divide(e.late.prints, nil, &b, &places); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide finds out which rows were repeats, and passes on the fingerprints of all ids. Ids are not needed after that.
+func (e *engine) decide(ctx context.Context) error {
+	l := e.late
+	for len(l.todo) > 0 {
+		last := len(l.todo) - 1
+		f := l.todo[last]
+		if err := e.decidePart(ctx, f); err != nil {
+			return err
+		}
+		if err := e.keepFingerprints(); err != nil {
+			return err
+		}
+		l.todo = append(l.todo[:last], passes(l.ids, f.level+1)...)
+		if err := f.remove(); err != nil {
+			return err
+		}
+	}
+	for p, f := range l.prints {
 		var fingerprints []uint64
 		if f != nil {
-			var err error
-			if fingerprints, err = e.decidePart(ctx, f, 1, nil); err != nil {
+			err := f.each(ctx, 0, func(_ []byte, b *record.Batch, _ int64) error {
+				for _, v := range b.Columns[0].Int64s {
+					fingerprints = append(fingerprints, uint64(v))
+				}
+				return nil
+			})
+			l.prints[p] = nil
+			if err := errors.Join(err, f.remove()); err != nil {
 				return err
-			}
-			l.ids[p] = nil
-		}
-		for _, f := range resident {
-			if partOf(f, 0) == p {
-				fingerprints = append(fingerprints, f)
 			}
 		}
 		if err := e.tellFingerprints(fingerprints); err != nil {
 			return err
 		}
 	}
-	return e.replayLate(ctx)
+	e.Stage = replaying
+	return nil
 }
 
-// decidePart decides about the ids of a file, which it removes, and adds their fingerprints to those given.
-func (e *engine) decidePart(ctx context.Context, f *scratchFile, level int, fingerprints []uint64) (_ []uint64, err error) {
-	left := make([]*scratchFile, scratchParts)
-	defer func() {
-		for _, f := range append(left, f) {
-			if f != nil {
-				err = errors.Join(err, f.remove())
-			}
-		}
-	}()
-	seen, full := newSeen(0), false
-	defer func() { seen.free() }()
+// decidePart decides about the ids of a file, but for those that find no room: they are left in files.
+func (e *engine) decidePart(ctx context.Context, f pass) error {
+	l := e.late
 	var rows []int32
-	err = f.each(ctx, func(head []byte, b *record.Batch) error {
+	return e.goOver(ctx, f.scratchFile, func(head []byte, b *record.Batch) error {
 		partition, _ := readHead(head)
 		for len(rows) < b.Len {
 			rows = append(rows, int32(len(rows))) //nolint:gosec // a batch is small
@@ -117,52 +164,37 @@ func (e *engine) decidePart(ctx context.Context, f *scratchFile, level int, fing
 		var places [scratchParts][]int32
 		for row := range b.Len {
 			at, c := Position{partition, b.Offsets[row]}, content(b.Columns[1].Int64s[row])
-			before, fresh, ok := seen.meet(&e.ids, row, ids, int32(row), at, c, full)
+			before, fresh, ok := e.seen.meet(&e.ids, row, ids, int32(row), at, c, e.full)
 			switch number := int(b.Columns[2].Int64s[row]); {
 			case !ok:
-				p := partOf(e.ids.hashes[row], level)
+				p := partOf(e.ids.hashes[row], f.level)
 				places[p] = append(places[p], int32(row))
 			case fresh:
 			case before.content == c:
-				e.late.again.Set(number)
+				l.again.Set(number)
 			default:
-				e.late.other.Set(number)
+				l.other.Set(number)
 				e.conflict(idText(ids, int32(row)), before, at, c)
 			}
 		}
-		size := seen.size()
-		full = full || size > e.share
+		size := e.seen.size()
+		e.full = e.full || size > e.share
 		e.measure(size)
-		return e.divide(left, head, b, &places)
+		return e.divide(l.ids, head, b, &places)
 	})
-	if err != nil {
-		return nil, err
-	}
-	fingerprints = seen.fingerprints(fingerprints)
-	seen.free()
-	for p, f := range left {
-		if f == nil {
-			continue
-		}
-		left[p] = nil
-		if fingerprints, err = e.decidePart(ctx, f, level+1, fingerprints); err != nil {
-			return nil, err
-		}
-	}
-	return fingerprints, nil
 }
 
 // replayLate gives the outputs the rows that had to wait, but for repeats.
 func (e *engine) replayLate(ctx context.Context) error {
-	l, number := e.late, 0
-	return l.rows.each(ctx, func(head []byte, b *record.Batch) error {
+	l := e.late
+	err := e.goOver(ctx, l.rows, func(head []byte, b *record.Batch) error {
 		run := e.newRun(readHead(head))
 		e.rows, e.slots = e.rows[:0], e.slots[:0]
 		for row := range b.Len {
 			switch {
-			case l.again.Get(number):
+			case l.again.Get(l.replayed):
 				run.all(func(c *Count) { c.Duplicate++ })
-			case l.other.Get(number):
+			case l.other.Get(l.replayed):
 				run.all(func(c *Count) { c.Conflict++ })
 			default:
 				e.rows = append(e.rows, int32(row)) //nolint:gosec // a batch is small
@@ -170,22 +202,26 @@ func (e *engine) replayLate(ctx context.Context) error {
 					e.slots = append(e.slots, int32(b.Columns[len(e.c.Columns)].Int64s[row])) //nolint:gosec // it was one
 				}
 			}
-			number++
+			l.replayed++
 		}
 		if err := e.giveAll(run, b); err != nil {
 			return err
 		}
 		return e.bound()
 	})
+	if err != nil {
+		return err
+	}
+	e.Stage, e.late = draining, nil
+	return l.close()
 }
 
+// close gives the scratch back.
 func (l *late) close() (err error) {
-	for _, f := range append(l.ids, l.rows) {
-		if f != nil {
-			err = errors.Join(err, f.remove())
-		}
+	for _, f := range append(passes(l.ids, 0), append(passes(l.prints, 0), l.todo...)...) {
+		err = errors.Join(err, f.remove())
 	}
-	return err
+	return errors.Join(err, l.rows.remove())
 }
 
 // conflict tells of an id that came again with other contents, among the first in the order of the log.
@@ -222,6 +258,7 @@ func (e *engine) tellFingerprints(f []uint64) error {
 	if e.c.Fingerprints == nil {
 		return nil
 	}
+	e.res.Fingerprints += int64(len(f))
 	var next [FingerprintGroups + 1]int
 	for _, v := range f {
 		next[FingerprintGroup(v)+1]++

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/bits"
 	"os"
 	"slices"
 
@@ -62,9 +63,9 @@ func (s *scratchFile) read(from, to int64) (*scratchReader, error) {
 	return &scratchReader{r: bufio.NewReaderSize(io.NewSectionReader(s.f, from, to-from), 64<<10)}, nil
 }
 
-// each gives what was written to do, batch by batch.
-func (s *scratchFile) each(ctx context.Context, do func(head []byte, b *record.Batch) error) error {
-	in, err := s.read(0, s.size)
+// each gives what was written from a place on to do, batch by batch, and where each ends.
+func (s *scratchFile) each(ctx context.Context, from int64, do func(head []byte, b *record.Batch, end int64) error) error {
+	in, err := s.read(from, s.size)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (s *scratchFile) each(ctx context.Context, do func(head []byte, b *record.B
 			return nil
 		}
 		if err == nil {
-			err = do(head, b)
+			err = do(head, b, from+in.taken)
 		}
 		if err != nil {
 			return err
@@ -96,8 +97,13 @@ func (s *scratchFile) copyTo(dst io.Writer) error {
 	return nil
 }
 
-// remove closes and deletes the file.
-func (s *scratchFile) remove() error { return errors.Join(s.f.Close(), os.Remove(s.f.Name())) }
+// remove closes and deletes the file, if there is one.
+func (s *scratchFile) remove() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(s.f.Close(), os.Remove(s.f.Name()))
+}
 
 // scratchParts is the number of files that rows which have to wait are divided among, by four bits of a hash; those of a file that have to wait again, by the next bits.
 const scratchParts = 16
@@ -124,6 +130,7 @@ func (e *engine) divide(files []*scratchFile, head []byte, b *record.Batch, rows
 
 type scratchReader struct {
 	r     *bufio.Reader
+	taken int64 // of what there is to read
 	buf   []byte
 	batch record.Batch
 }
@@ -141,11 +148,15 @@ func (s *scratchReader) next() (head []byte, b *record.Batch, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read a scratch file: %w", err)
 	}
+	s.taken += int64(uvarintSize(n)) + int64(n)
 	size, k := binary.Uvarint(s.buf)
 	head = s.buf[k : k+int(size)]
 	readRows(s.buf[k+int(size):], &s.batch)
 	return head, &s.batch, nil
 }
+
+// uvarintSize is how many bytes v takes.
+func uvarintSize(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
 // appendRows writes rows of a batch: their number, offsets and record times, where it has them, and columns.
 func appendRows(dst []byte, b *record.Batch, rows []int32) []byte {

@@ -2,7 +2,6 @@ package transform
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,7 +25,7 @@ func (e *engine) bound() error {
 			out.bounded.Seal()
 			out.sealed = true
 		default:
-			if err := e.spill(out); err != nil {
+			if err := e.spill(out, 0); err != nil {
 				return fmt.Errorf("table %s: %w", out.Table, err)
 			}
 		}
@@ -47,8 +46,8 @@ func (e *engine) measure(ids int64) {
 // spilled reports whether a part of an output is on scratch.
 func (out *output) spilled() bool { return len(out.runs) > 0 || out.left != nil }
 
-// spill moves an output's rows to scratch, sorted, and begins anew.
-func (e *engine) spill(out *output) (err error) {
+// spill moves an output's rows to scratch, sorted, and begins anew. Those of partitions before from were passed on.
+func (e *engine) spill(out *output, from int) (err error) {
 	if out.scratch == nil {
 		if out.scratch, err = newScratchFile(e.c.Scratch); err != nil {
 			return err
@@ -56,9 +55,11 @@ func (e *engine) spill(out *output) (err error) {
 	}
 	run := sortedRun{scratchFile: out.scratch, ends: []int64{out.scratch.size}}
 	for slot := range e.labels() {
-		err := out.runner.Drain(slot, func(b *record.Batch) error { return out.scratch.write(nil, b, nil) })
-		if err != nil {
-			return err
+		if slot >= from {
+			err := out.runner.Drain(slot, func(b *record.Batch) error { return out.scratch.write(nil, b, nil) })
+			if err != nil {
+				return err
+			}
 		}
 		run.ends = append(run.ends, out.scratch.size)
 	}
@@ -86,58 +87,6 @@ func (e *engine) leave(run *run, out *output, rows, slots []int32) error {
 		places[p] = append(places[p], l.Row)
 	}
 	return e.divide(out.left, run.head(e.idBuf[:0]), &whole, &places)
-}
-
-// finish computes what was left of an output, and moves all of its rows to scratch.
-func (e *engine) finish(ctx context.Context, n int) error {
-	out := e.outputs[n]
-	if err := e.spill(out); err != nil {
-		return err
-	}
-	return e.finishLeft(ctx, n, 1)
-}
-
-func (e *engine) finishLeft(ctx context.Context, n, level int) error {
-	out := e.outputs[n]
-	files := out.left
-	for p, f := range files {
-		if f == nil {
-			continue
-		}
-		out.left, out.sealed, out.level = nil, false, level
-		err := e.replay(ctx, n, f)
-		files[p] = nil
-		if err := errors.Join(err, f.remove()); err != nil {
-			return err
-		}
-		if err := e.spill(out); err != nil {
-			return err
-		}
-		if err := e.finishLeft(ctx, n, level+1); err != nil {
-			return err
-		}
-	}
-	out.left = nil
-	return nil
-}
-
-// replay gives an output the events of a file.
-func (e *engine) replay(ctx context.Context, n int, f *scratchFile) error {
-	out := e.outputs[n]
-	return f.each(ctx, func(head []byte, b *record.Batch) error {
-		last := len(b.Columns) - 1
-		out.view = record.Batch{Len: b.Len, Columns: b.Columns[:last:last], Offsets: b.Offsets, RecordTimes: b.RecordTimes}
-		e.rows, e.slots = e.rows[:0], e.slots[:0]
-		for row, slot := range b.Columns[last].Int64s {
-			e.rows, e.slots = append(e.rows, int32(row)), append(e.slots, int32(slot))
-		}
-		e.clearDead(b.Len)
-		if err := e.give(e.newRun(readHead(head)), n, true); err != nil {
-			return err
-		}
-		e.tellDead()
-		return e.bound()
-	})
 }
 
 // countDead counts an event that is dead for a table, once for all tables. Those that die late, when the batch that they came with is forgotten, are
@@ -188,11 +137,12 @@ func (out *output) open() (err error) {
 	return nil
 }
 
+// close gives an output's scratch back.
 func (out *output) close() (err error) {
-	for _, f := range append(out.left, out.scratch) {
-		if f != nil {
-			err = errors.Join(err, f.remove())
-		}
+	for _, f := range append(passes(out.left, 0), out.todo...) {
+		err = errors.Join(err, f.remove())
 	}
+	err = errors.Join(err, out.scratch.remove())
+	out.overflow = overflow{}
 	return err
 }

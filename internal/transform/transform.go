@@ -22,6 +22,7 @@ package transform
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,11 +91,17 @@ type Config struct {
 	Scratch string
 
 	Sink Sink
-	// Stop, if set, is asked after each batch. When it says true, the state goes to Checkpoint, and Run
-	// returns with Done unset; a later Run with Resume reading the checkpoint goes on, over a reader that may begin anywhere at or before the cursor.
-	Stop       func() bool
+	// Stop, if set, is asked after each piece of work, with the number of rows that this lap has worked on: a batch of the input, one of those that went to
+	// scratch, a partition given to the sink. When it says true, the state goes to Checkpoint, and Run returns with Done unset; a later Run
+	// with Resume reading the checkpoint goes on, over a reader that may begin anywhere at or before the cursor, and is not asked for anything once the input has
+	// ended. Every lap does at least one piece of work. What it gave to Sink, and to Fingerprints, no later lap gives again.
+	Stop       func(rows int64) bool
 	Checkpoint io.Writer
 	Resume     io.Reader
+	// Save, if set, gives what the caller wants to have kept in the checkpoint: what became of the rows that Sink was given, which are not given again. Load
+	// is given it when the shard is resumed.
+	Save func() (json.RawMessage, error)
+	Load func(json.RawMessage) error
 }
 
 // Origin says where a row came from.
@@ -179,6 +186,10 @@ type Result struct {
 	// Strays is the number of strays among the offsets that the shard owns.
 	Strays      int64   `json:"strays,omitempty"`
 	FirstStrays []Stray `json:"first_strays,omitempty"`
+	// Ended says that all of the input was taken.
+	Ended bool `json:"-"`
+	// Fingerprints is how many were told; see [Config.Fingerprints].
+	Fingerprints int64 `json:"fingerprints,omitempty"`
 	// PeakMemory is the most bytes that ids, states and rows took at the end of a batch of this lap, but for what maps, slices and strings of states refer to.
 	PeakMemory int64 `json:"-"`
 }
@@ -229,32 +240,51 @@ func Run(ctx context.Context, r Reader, c Config) (res Result, err error) {
 			return Result{}, fmt.Errorf("resume from checkpoint: %w", err)
 		}
 	}
+	if e.Stage == reading {
+		err = e.read(ctx, r)
+	}
+	if err == nil {
+		err = e.conclude(ctx)
+	}
+	switch {
+	case err == nil:
+		return e.result(true), nil
+	case !errors.Is(err, errLap):
+		return Result{}, err
+	}
+	if err := e.settle(); err != nil {
+		return Result{}, err
+	}
+	if err := e.checkpoint(c.Checkpoint); err != nil {
+		return Result{}, fmt.Errorf("write checkpoint: %w", err)
+	}
+	return e.result(false), nil
+}
+
+// read takes the input, to its end.
+func (e *engine) read(ctx context.Context, r Reader) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			return Result{}, err
+			return err
 		}
 		partition, b, err := r.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			break
+			return nil
 		}
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		if err := e.add(partition, b); err != nil {
-			return Result{}, err
+			return err
 		}
 		if err := e.bound(); err != nil {
-			return Result{}, err
+			return err
 		}
-		if c.Stop != nil && c.Stop() {
-			if err := e.checkpoint(c.Checkpoint); err != nil {
-				return Result{}, fmt.Errorf("write checkpoint: %w", err)
-			}
-			return e.result(false), nil
+		if !e.resumed {
+			continue // all of it was taken by an earlier lap
+		}
+		if err := e.worked(b.Len); err != nil {
+			return err
 		}
 	}
-	if err := e.drain(ctx); err != nil {
-		return Result{}, err
-	}
-	return e.result(true), nil
 }

@@ -401,16 +401,24 @@ func collect(rows map[string][]string) Sink {
 	}
 }
 
-// inLaps runs a shard, stopping at random.
-func inLaps(t *testing.T, rng *rand.Rand, log []event, c Config) (map[string][]string, Result) {
+// ends counts laps by the stage that they ended in.
+var ends [draining + 1]int
+
+// inLaps runs a shard, stopping at random, each time as likely as often says, or never.
+func inLaps(t *testing.T, rng *rand.Rand, log []event, c Config, often int) (map[string][]string, Result) {
 	t.Helper()
 	var saved []byte
+	rows := map[string][]string{}
+	laps := 12
+	if testenv.Full() {
+		laps = 100
+	}
 	for lap := 0; ; lap++ {
-		rows := map[string][]string{}
 		c.Sink = collect(rows)
 		var checkpoint bytes.Buffer
 		c.Checkpoint = &checkpoint
-		c.Stop = func() bool { return lap < 6 && rng.IntN(8) == 0 }
+		pieces := 0
+		c.Stop = func(int64) bool { pieces++; return lap < laps && often > 0 && rng.IntN(often) == 0 }
 		from := log
 		c.Resume = nil
 		if saved != nil {
@@ -423,14 +431,33 @@ func inLaps(t *testing.T, rng *rand.Rand, log []event, c Config) (map[string][]s
 		if res.Done {
 			return rows, res
 		}
-		if len(rows) > 0 {
-			t.Fatal("a shard that stopped has given rows")
+		if pieces == 0 {
+			t.Fatal("a lap ended that has done nothing")
 		}
 		saved = checkpoint.Bytes()
+		ends[stageOf(t, c, saved)]++
+		if res.Ended {
+			log = nil
+			continue
+		}
 		// The next lap may begin its reading anywhere at or before the cursor.
 		cursor := slices.IndexFunc(log, func(e event) bool { return Position{e.partition, e.offset} == *res.Cursor })
 		log = log[rng.IntN(cursor+1):]
 	}
+}
+
+// stageOf tells where a checkpoint is.
+func stageOf(t *testing.T, c Config, saved []byte) stage {
+	t.Helper()
+	e, err := newEngine(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.restore(bytes.NewReader(saved))
+	if err := errors.Join(err, e.close()); err != nil {
+		t.Fatal(err)
+	}
+	return e.Stage
 }
 
 func sameResult(t *testing.T, got, want Result) {
@@ -517,7 +544,7 @@ func TestShardsAgainstNaive(t *testing.T) {
 			})
 			var prints bytes.Buffer
 			c.Fingerprints = &prints
-			rows, res := inLaps(t, rng, read, c)
+			rows, res := inLaps(t, rng, read, c, 8)
 			if !reflect.DeepEqual(rows, wantRows) {
 				t.Fatalf("round %d, shard %d: got %v\nwant %v", round, i, rows, wantRows)
 			}
@@ -535,7 +562,7 @@ func TestShardsAgainstNaive(t *testing.T) {
 			// A worker with next to no memory, or with some of what it needs, finds the same.
 			var again bytes.Buffer
 			c.Fingerprints, c.Memory, c.Scratch = &again, 1+rng.Int64N(1<<(10+rng.IntN(9))), t.TempDir()
-			rows, res = inLaps(t, rng, read, c)
+			rows, res = inLaps(t, rng, read, c, []int{1, 3, 8, 40}[rng.IntN(4)])
 			if !reflect.DeepEqual(rows, wantRows) {
 				t.Fatalf("round %d, shard %d, %d bytes of memory: got %v\nwant %v", round, i, c.Memory, rows, wantRows)
 			}
@@ -553,6 +580,12 @@ func TestShardsAgainstNaive(t *testing.T) {
 			}
 		}
 	}
+	for at, n := range ends {
+		if n == 0 {
+			t.Errorf("no lap ended in stage %d", at)
+		}
+	}
+	t.Logf("laps that ended while reading, deciding, replaying and draining: %v", ends)
 }
 
 func unpack(b []byte) (out []uint64) {
@@ -579,7 +612,7 @@ func TestBucketsAgainstNaive(t *testing.T) {
 		wantRows, want := naive(log, c, func(event) bool { return true }, func(e event) string {
 			return partition.BucketLabel(scheme.Bucket([]byte(e.key)))
 		})
-		rows, res := inLaps(t, rng, log, c)
+		rows, res := inLaps(t, rng, log, c, 8)
 		if !reflect.DeepEqual(rows, wantRows) {
 			t.Fatalf("round %d: got %v\nwant %v", round, rows, wantRows)
 		}
@@ -707,7 +740,7 @@ func checkpointIsGuarded(t *testing.T, memory int64, each int) {
 	c.Memory, c.Scratch = memory, t.TempDir()
 	stopped := false
 	var saved bytes.Buffer
-	c.Stop, c.Checkpoint = func() bool { again := stopped; stopped = true; return memory == 0 || again }, &saved
+	c.Stop, c.Checkpoint = func(int64) bool { again := stopped; stopped = true; return memory == 0 || again }, &saved
 	if res, err := Run(t.Context(), &reader{rng: rng, events: log}, c); err != nil || res.Done {
 		t.Fatal(res, err)
 	}

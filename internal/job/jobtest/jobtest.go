@@ -289,7 +289,7 @@ func (r *run) runShard(t *Tables, p *plan.Plan, sh plan.Shard) {
 		if r.rng != nil {
 			batches := 1 + r.rng.IntN(200)
 			c.Checkpoint = &saved
-			c.Stop = func() bool {
+			c.Stop = func(int64) bool {
 				batches--
 				return batches == 0 && lap < 2
 			}
