@@ -49,8 +49,8 @@ type workOut struct {
 type finished struct {
 	Shard string `json:"shard"`
 	// Files are the shard's, by table and partition. A partition without rows has none, and is listed.
-	Files map[string]map[string][]table.File `json:"files"`
-	Result transform.Result `json:"result"`
+	Files  map[string]map[string][]table.File `json:"files"`
+	Result transform.Result                   `json:"result"`
 	// PeakMemory is what the last lap's ids, states and rows took at most; see [transform.Result].
 	PeakMemory unit.Bytes `json:"peak_memory"`
 }

@@ -77,7 +77,7 @@ func (e *engine) endInput() error {
 	}
 	l := e.late
 	if l == nil {
-		err := e.tellFingerprints(e.seen.fingerprints(nil))
+		err := e.tellFingerprints(e.seen.fingerprints())
 		e.seen.free()
 		e.seen = newSeen(0)
 		return err
@@ -90,7 +90,7 @@ func (e *engine) endInput() error {
 
 // keepFingerprints moves those of the ids seen to scratch, and forgets the ids.
 func (e *engine) keepFingerprints() error {
-	fingerprints := e.seen.fingerprints(nil)
+	fingerprints := e.seen.fingerprints()
 	e.seen.free()
 	e.seen, e.full = newSeen(0), false
 	if e.c.Fingerprints == nil {

@@ -382,8 +382,8 @@ func Fingerprint(id []byte) uint64 {
 // FingerprintGroup returns the group of a fingerprint; see [Config.Fingerprints].
 func FingerprintGroup(f uint64) int { return int(f >> 52) }
 
-// fingerprints appends the hashes of all ids.
-func (s *seen) fingerprints(out []uint64) []uint64 {
+// fingerprints are the hashes of all ids.
+func (s *seen) fingerprints() (out []uint64) {
 	for k := range s.sets {
 		set := &s.sets[k]
 		out = slices.Grow(out, set.n)

@@ -18,6 +18,11 @@
 //     are in one run only; rows of a map that have one key stay in the order of the runs, which is the log's.
 //
 // A file whose keys or ids find no room again is divided by the next bits of their hashes.
+//
+// # Laps
+//
+// All of that is a list of files to go over once more, and after it partitions to pass on; a lap can end after any batch of such a file, and after any partition. Its
+// checkpoint has what is in memory, the list, how far the file at hand was read, and the files themselves.
 package transform
 
 import (
