@@ -20,6 +20,10 @@ type ReadOptions struct {
 	RowGroups []int
 	// BatchRows is the most rows of a batch; 0 means 4,096.
 	BatchRows int
+	// First are columns, among Columns, by which Wanted, unless it is nil, decides about a batch: it is given one that has values only of these. If it
+	// says false, the others are null in the batch, whatever the file has, and pages that have no other rows are not decompressed.
+	First  []string
+	Wanted func(*record.Batch) bool
 }
 
 const (
@@ -41,6 +45,7 @@ type Reader struct {
 	left      int64 // rows of it not yet read
 	batchRows int
 	batch     record.Batch
+	wanted    func(*record.Batch) bool
 	codecs    column.Codecs
 	budget    column.Budget
 	mem       []byte // of preloaded chunks
@@ -52,11 +57,13 @@ type reading struct {
 	*column.Reader
 	field *field
 	chunk *footer.Chunk // of the current row group
+	late  bool          // it is not decoded before its rows are wanted
+	none  record.Column // of nulls, as many as were needed
 }
 
 // Read starts to read rows. Options that do not fit the file are reported by the first Next.
 func (f *File) Read(opts ReadOptions) *Reader {
-	r := &Reader{f: f, groups: opts.RowGroups, batchRows: opts.BatchRows}
+	r := &Reader{f: f, groups: opts.RowGroups, batchRows: opts.BatchRows, wanted: opts.Wanted}
 	if r.batchRows <= 0 {
 		r.batchRows = defaultBatchRows
 	}
@@ -82,7 +89,8 @@ func (f *File) Read(opts ReadOptions) *Reader {
 			r.err = cmp.Or(r.err, err)
 			continue
 		}
-		r.columns = append(r.columns, reading{field: c, Reader: column.NewReader(c.Shape, &r.codecs, &r.budget)})
+		late := opts.Wanted != nil && !slices.Contains(opts.First, name)
+		r.columns = append(r.columns, reading{field: c, Reader: column.NewReader(c.Shape, &r.codecs, &r.budget), late: late})
 	}
 	r.batch.Columns = make([]record.Column, len(r.columns))
 	return r
@@ -130,10 +138,41 @@ func (r *Reader) next() error {
 	n := int(min(r.left, int64(r.batchRows)))
 	r.left -= int64(n)
 	r.batch.Len = n
+	if err := r.fill(n, false); err != nil || r.wanted == nil {
+		return err
+	}
+	if r.wanted(&r.batch) {
+		return r.fill(n, true)
+	}
+	return r.skip(n)
+}
+
+// fill decodes the next n rows of the columns that come late, or of the others.
+func (r *Reader) fill(n int, late bool) error {
+	return r.each(late, func(c *reading, out *record.Column) error { return c.Fill(n, out) })
+}
+
+// skip passes over the next n rows of the columns that come late.
+func (r *Reader) skip(n int) error {
+	return r.each(true, func(c *reading, out *record.Column) error {
+		c.Skip(n)
+		if len(c.none.Nulls)*64 < n {
+			c.none = record.Nulls(c.field.Kind, n)
+		}
+		*out = c.none
+		return nil
+	})
+}
+
+// each does something with the columns that come late, or with the others, and finishes them at the end of a row group.
+func (r *Reader) each(late bool, do func(*reading, *record.Column) error) error {
 	for i := range r.columns {
 		c := &r.columns[i]
+		if c.late != late {
+			continue
+		}
 		err := guard(func() error {
-			if err := c.Fill(n, &r.batch.Columns[i]); err != nil {
+			if err := do(c, &r.batch.Columns[i]); err != nil {
 				return err
 			}
 			if r.left == 0 {

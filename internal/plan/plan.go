@@ -196,7 +196,7 @@ type Options struct {
 }
 
 // DefaultShardRows is the number of rows at which a shard takes no further slot.
-const DefaultShardRows = 1_000_000
+const DefaultShardRows = 2_000_000
 
 // Plan is what a run reads, decided before the first event is read. It is
 // written once; see [Plan.Digest].

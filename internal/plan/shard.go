@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -269,22 +270,19 @@ func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
 		}
 		return []Shard{newShard(nil, nil, pieces, func(*piece) bool { return true })}
 	}
-	// begin and end are the rows of the pieces whose first slot, and whose last slot, is that one.
-	begin, end := make([]int64, len(slots)), make([]int64, len(slots))
+	// A shard's size is what its slots hold, not what is read for them: the more of a piece's slots a shard has, the fewer shards read the piece.
+	holds := newDensity(slots)
 	for i := range pieces {
 		c := &pieces[i]
 		c.first, c.last = slotsOf(c.event, slots)
-		begin[c.first] += c.rows
-		end[c.last] += c.rows
+		holds.add(c)
 	}
 	var starts []int // the first slot of each shard
-	var open, size int64
-	for i := range slots {
-		open += begin[i] // rows that may be in slot i
-		if size += begin[i]; i == 0 || size > rows {
-			starts, size = append(starts, i), open
+	var size int64
+	for i, n := range holds.rows() {
+		if size += n; i == 0 || size > rows {
+			starts, size = append(starts, i), n
 		}
-		open -= end[i]
 	}
 	shardOf := func(slot int) int {
 		return sort.Search(len(starts), func(i int) bool { return starts[i] > slot }) - 1
@@ -302,6 +300,54 @@ func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
 			next = starts[i+1]
 		}
 		out[i] = newShard(slots[start:next], nil, shards[i], func(c *piece) bool { return c.first >= start })
+	}
+	return out
+}
+
+// density estimates how many rows lie in each slot: those of a piece are taken to be spread evenly over its event times.
+type density struct {
+	slots []partition.Slot
+	edges []int64 // by slot, of pieces that begin or end in it
+	steps []int64 // by slot, how many more are within pieces than in the slot before
+}
+
+func newDensity(slots []partition.Slot) *density {
+	return &density{slots, make([]int64, len(slots)), make([]int64, len(slots)+1)}
+}
+
+func (d *density) add(c *piece) {
+	first, last := c.first, c.last
+	at := Span{d.slots[first].From, d.slots[last].To - 1}
+	if c.event != nil && placeable(c.event) {
+		at = *c.event
+	}
+	// in is the number of the piece's rows that lie in [from, to).
+	in := func(from, to int64) int64 {
+		from, to = max(from, at.Min), min(to, at.Max+1)
+		if from >= to {
+			return 0
+		}
+		hi, lo := bits.Mul64(uint64(c.rows), uint64(to-from))
+		n, _ := bits.Div64(hi, lo, uint64(at.Max-at.Min)+1)
+		return int64(n)
+	}
+	d.edges[first] += in(d.slots[first].From, d.slots[first].To)
+	if first == last {
+		return
+	}
+	d.edges[last] += in(d.slots[last].From, d.slots[last].To)
+	if within := int64(last - first - 1); within > 0 {
+		each := in(d.slots[first].To, d.slots[last].From) / within
+		d.steps[first+1] += each
+		d.steps[last] -= each
+	}
+}
+
+func (d *density) rows() []int64 {
+	out, within := make([]int64, len(d.slots)), int64(0)
+	for i := range out {
+		within += d.steps[i]
+		out[i] = d.edges[i] + within
 	}
 	return out
 }

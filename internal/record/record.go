@@ -121,6 +121,23 @@ type Column struct {
 	Strings  Strings
 }
 
+// Nulls returns a column of n rows that are null.
+func Nulls(kind Kind, n int) Column {
+	c := Column{Kind: kind, Nulls: NewBitmap(n)}
+	for i := range c.Nulls {
+		c.Nulls[i] = ^uint64(0)
+	}
+	switch kind {
+	case Float64:
+		c.Float64s = make([]float64, n)
+	case String:
+		c.Strings.Offsets = make([]uint32, n+1)
+	default:
+		c.Int64s = make([]int64, n)
+	}
+	return c
+}
+
 // Batch is a run of rows, by column.
 type Batch struct {
 	Len     int

@@ -59,11 +59,7 @@ func (v *view) set(c *cursor, n int) {
 // nothing is a column of n null strings.
 func (v *view) nothing(n int) record.Column {
 	if have := len(v.absent.Strings.Offsets) - 1; have < n {
-		v.absent = record.Column{Kind: record.String, Nulls: record.NewBitmap(n)}
-		v.absent.Strings.Offsets = make([]uint32, n+1)
-		for i := range v.absent.Nulls {
-			v.absent.Nulls[i] = ^uint64(0)
-		}
+		v.absent = record.Nulls(record.String, n)
 	}
 	c := v.absent
 	c.Strings.Offsets = c.Strings.Offsets[:n+1]

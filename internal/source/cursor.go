@@ -78,7 +78,7 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	}
 	c.kafka.begin(in.RowGroups)
 	c.file, c.in.RowGroups = f, in.RowGroups
-	c.r = f.Read(parquetfile.ReadOptions{Columns: names, RowGroups: in.RowGroups})
+	c.r = f.Read(c.timely(m, parquetfile.ReadOptions{Columns: names, RowGroups: in.RowGroups}))
 	if c.all {
 		lo, _, ok := c.kafka.bounds(f, in.RowGroups[0])
 		if !ok {
@@ -127,6 +127,35 @@ func (c *cursor) columns(f *parquetfile.File, m *merged) ([]string, error) {
 		c.explained = true
 	}
 	return c.fit.Columns(), nil
+}
+
+// timely has the times of events read first, where they lie in a column, and the rest only of batches that have one that is wanted.
+func (c *cursor) timely(m *merged, opts parquetfile.ReadOptions) parquetfile.ReadOptions {
+	if m.times == nil || c.decoder != nil {
+		return opts
+	}
+	name := m.times.Column
+	if c.fit != nil {
+		var ok bool
+		if name, ok = c.fit.Lies(name); !ok {
+			return opts
+		}
+	}
+	at, from, to := slices.Index(opts.Columns, name), m.times.From, m.times.To
+	opts.First = []string{c.kafka.offset, c.kafka.timeName, name}
+	if c.explained {
+		opts.First = append(opts.First, ErrorColumn)
+	}
+	opts.Wanted = func(b *record.Batch) bool {
+		times := &b.Columns[at]
+		for row, t := range times.Int64s[:b.Len] {
+			if t >= from && t < to || times.Nulls.Get(row) {
+				return true
+			}
+		}
+		return false
+	}
+	return opts
 }
 
 // take makes a batch of what was read.

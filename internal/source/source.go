@@ -51,9 +51,21 @@ var ErrChanged = errors.New("segment changed since it was planned")
 // Open starts to read inputs. Schema has the event's columns, and layout says how they lie in exported segments: each is read as [NewFit] says, and null where
 // a segment lacks it. Captured ones have them as they are. Reads end when ctx does.
 func Open(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, layout Layout) (Reader, error) {
+	return OpenTimes(ctx, stores, inputs, schema, layout, nil)
+}
+
+// Times is a half-open range of the values of a timestamp column, in microseconds since 1970.
+type Times struct {
+	Column   string
+	From, To int64
+}
+
+// OpenTimes does what Open does for those who want events of some times only: of a row outside them the other columns of the event may be null, whatever
+// the segment has. All rows are read, and their offsets, record times, times and errors are as with Open.
+func OpenTimes(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, layout Layout, times *Times) (Reader, error) {
 	inputs = slices.Clone(inputs)
 	slices.SortStableFunc(inputs, func(a, b plan.Input) int { return cmp.Compare(a.Partition, b.Partition) })
-	m := &merged{stores: stores, inputs: inputs, schema: schema, layout: layout, ahead: blob.NewAhead(ctx, aheadBytes, aheadRequests)}
+	m := &merged{stores: stores, inputs: inputs, schema: schema, layout: layout, times: times, ahead: blob.NewAhead(ctx, aheadBytes, aheadRequests)}
 	m.ctx, m.cancel = context.WithCancel(ctx)
 	return m, nil
 }
@@ -80,6 +92,7 @@ type merged struct {
 	next   *opening     // the next topic partition, which is being opened
 	schema record.Schema
 	layout Layout
+	times  *Times // nil: all
 
 	partition int32
 	waiting   []*cursor // of this partition, by their first offset

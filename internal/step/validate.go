@@ -193,7 +193,7 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 				if err != nil {
 					return nil, err
 				}
-				reader, err := l.open(ctx, p, l.shard.Inputs, c.Columns)
+				reader, err := l.open(ctx, p, l.shard.Inputs, &c)
 				if err != nil {
 					return nil, err
 				}

@@ -192,7 +192,7 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 		defer o.Body.Close()
 		c.Resume = o.Body
 	}
-	reader, err := l.open(ctx, p, inputs, c.Columns)
+	reader, err := l.open(ctx, p, inputs, &c)
 	if err != nil {
 		return transform.Result{}, err
 	}
@@ -321,7 +321,7 @@ func (l *lap) write(ctx context.Context, name, label string, schema table.Schema
 
 func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s/%d", l.shard.ID, seq) }
 
-func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, columns record.Schema) (source.Reader, error) {
+func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, c *transform.Config) (source.Reader, error) {
 	src := p.Spec.Source.Segments
 	segments := l.store // of tiered storage, all is captured
 	if src.Tiered == nil {
@@ -334,7 +334,11 @@ func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, colum
 	if err != nil {
 		return nil, err
 	}
-	return source.Open(ctx, source.Stores{Segments: segments, Captured: l.store}, inputs, columns, source.LayoutOf(p.Spec.Source, registry))
+	var times *source.Times
+	if from, to, ok := c.Times(); ok {
+		times = &source.Times{Column: c.Time, From: from, To: to}
+	}
+	return source.OpenTimes(ctx, source.Stores{Segments: segments, Captured: l.store}, inputs, c.Columns, source.LayoutOf(p.Spec.Source, registry), times)
 }
 
 // stop says when a lap has gone on for long enough.

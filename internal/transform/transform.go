@@ -109,6 +109,15 @@ type Config struct {
 	Load func(json.RawMessage) error
 }
 
+// Times returns the half-open range of the times of events that the shard's tables take. Of other rows only their times and why they cannot be read
+// matter. It is not ok where there is no such range.
+func (c *Config) Times() (from, to int64, ok bool) {
+	if len(c.Slots) == 0 {
+		return 0, 0, false
+	}
+	return c.Slots[0].From, c.Slots[len(c.Slots)-1].To, true
+}
+
 // Origin says where a row came from.
 type Origin string
 

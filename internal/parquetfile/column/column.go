@@ -47,6 +47,8 @@ type Reader struct {
 	own    bool  // in.buf is the reader's own memory
 	unread int64 // values of the chunk in pages not yet begun
 	absent int64 // nulls of the chunk so far
+	skip   int64 // rows that are not wanted and not yet passed over
+	passed bool  // pages were that nobody looked into
 
 	hasDict bool
 	entries int // of the dictionary
@@ -112,7 +114,7 @@ func (c *Reader) StartAt(meta *footer.Chunk, r io.ReaderAt) error {
 
 func (c *Reader) start(meta *footer.Chunk) error {
 	c.meta, c.unread, c.left, c.absent, c.bounded = meta, meta.Values, 0, 0, false
-	c.counted = false
+	c.counted, c.skip, c.passed = false, 0, false
 	return c.dropDictionary()
 }
 
@@ -122,8 +124,43 @@ func (c *Reader) Expect(lo, hi int64) { c.lo, c.hi, c.bounded = lo, hi, true }
 // ExpectNulls holds the number of the chunk's nulls against n.
 func (c *Reader) ExpectNulls(n int64) { c.expected, c.counted = n, true }
 
+// Skip leaves the next n rows out. Pages that have no other rows are not decompressed.
+func (c *Reader) Skip(n int) { c.skip += int64(n) }
+
 // Fill decodes the next n rows into out, which is valid until the next call.
 func (c *Reader) Fill(n int, out *record.Column) error {
+	if err := c.pass(); err != nil {
+		return err
+	}
+	if err := c.fill(n); err != nil {
+		return err
+	}
+	*out = c.out
+	return nil
+}
+
+// pass passes over the rows that were skipped.
+func (c *Reader) pass() error {
+	for c.skip > 0 {
+		if c.left == 0 {
+			if err := c.nextPage(); err != nil || c.left == 0 {
+				return err
+			}
+		}
+		n := min(int(c.skip), c.left, passRows)
+		c.skip -= int64(n)
+		if err := c.fill(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passRows is how many rows are decoded at a time to get behind them.
+const passRows = 4096
+
+// fill decodes the next n rows into c.out.
+func (c *Reader) fill(n int) error {
 	c.begin(n)
 	for at := 0; at < n; {
 		if c.left == 0 {
@@ -155,7 +192,6 @@ func (c *Reader) Fill(n int, out *record.Column) error {
 	if c.hasNull {
 		c.out.Nulls = c.nullBuf
 	}
-	*out = c.out
 	return nil
 }
 
@@ -265,7 +301,10 @@ func (c *Reader) plainOf(n int) error {
 
 // Finish holds a chunk against its statistics, and makes sure that it has no more values than its row group has rows.
 func (c *Reader) Finish() error {
-	if c.counted && c.expected != c.absent {
+	if err := c.pass(); err != nil {
+		return err
+	}
+	if c.counted && !c.passed && c.expected != c.absent {
 		return fmt.Errorf("it has %d nulls where its statistics state %d: what they are used for cannot be trusted", c.absent, c.expected)
 	}
 	for c.in.left() > c.meta.Slack {

@@ -12,9 +12,12 @@ import (
 	"hindcast/internal/record"
 )
 
-// nextPage begins the next page that has values.
+// nextPage begins the next page that has values and is not skipped whole. When the rows that were to be skipped end with a page, it stops there.
 func (c *Reader) nextPage() error {
-	for {
+	for skipping := c.skip > 0; ; {
+		if skipping && c.skip == 0 {
+			return nil
+		}
 		if c.in.done() {
 			return fmt.Errorf("its pages end %d values too early", c.unread)
 		}
@@ -42,6 +45,11 @@ func (c *Reader) nextPage() error {
 			return fmt.Errorf("its pages hold more values than the %d that the footer states", c.meta.Values)
 		}
 		c.unread -= int64(h.Values)
+		if int64(h.Values) <= c.skip {
+			c.skip -= int64(h.Values)
+			c.passed = true
+			continue
+		}
 		c.header, c.left, c.total, c.nulls = h, int(h.Values), int(h.Values), 0
 		if h.Type == format.DataPage {
 			err = c.pageV1(body)
