@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -72,7 +73,7 @@ func mustBehave(t testing.TB, data []byte) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	err := func() error {
+	read := func(opts ReadOptions) error {
 		f, err := Open(bytes.NewReader(data), int64(len(data)), "fuzz.parquet")
 		if err == nil {
 			f, err = ruled(f)
@@ -80,7 +81,7 @@ func mustBehave(t testing.TB, data []byte) {
 		if err != nil {
 			return err
 		}
-		r := f.Read(ReadOptions{})
+		r := f.Read(opts)
 		for range 2000 {
 			b, err := r.Next()
 			if errors.Is(err, io.EOF) {
@@ -92,7 +93,12 @@ func mustBehave(t testing.TB, data []byte) {
 			touch(b)
 		}
 		return nil
-	}()
+	}
+	batches := 0
+	err := cmp.Or(read(ReadOptions{}), read(ReadOptions{BatchRows: 100, Wanted: func(*record.Batch) bool {
+		batches++
+		return batches%3 == 0
+	}}))
 	runtime.ReadMemStats(&after)
 	if err != nil && strings.Contains(err.Error(), "panic") {
 		t.Fatal(err)

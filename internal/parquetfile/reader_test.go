@@ -258,3 +258,49 @@ func mustRows(data []byte) (out []string) {
 		out = append(out, rows(b)...)
 	}
 }
+
+func TestColumnsOfRowsThatAreNotWantedAreNull(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	schema := allKinds()
+	for _, n := range []int{1000, 70_000} { // of which the second has chunks of several pages
+		if n > 1000 {
+			schema = record.Schema{schema[2], schema[3], schema[6], schema[7]}
+		}
+		b := randomBatch(rng, schema, n)
+		data := writeFile(t, schema, WriterOptions{RowGroupRows: 1 + rng.IntN(n)}, b)
+		want := rows(b)
+		for _, batchRows := range []int{1 + rng.IntN(100), 3000} {
+			for _, rarely := range []int{2, 20} {
+				wanted := map[int]bool{}
+				seen := 0
+				opts := ReadOptions{BatchRows: batchRows, First: []string{schema[1].Name}, Wanted: func(b *record.Batch) bool {
+					w := rng.IntN(rarely) == 0
+					for i := range b.Len {
+						wanted[seen+i] = w
+					}
+					seen += b.Len
+					return w
+				}}
+				got := readRows(t, data, opts)
+				for i := range got {
+					want := want[i]
+					if !wanted[i] {
+						one := cut(b, i, i+1)
+						for j := range one.Columns {
+							if j != 1 {
+								one.Columns[j] = record.Nulls(schema[j].Kind, 1)
+							}
+						}
+						want = rows(one)[0]
+					}
+					if got[i] != want {
+						t.Fatalf("row %d is\n%s, want\n%s", i, got[i], want)
+					}
+				}
+				if len(got) != n || seen != n {
+					t.Fatalf("%d rows were read, and %d decided about, of %d", len(got), seen, n)
+				}
+			}
+		}
+	}
+}

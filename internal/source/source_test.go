@@ -3,6 +3,7 @@ package source_test
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -184,5 +185,45 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("the error is %v, want one with %q", err, c.says)
 			}
 		})
+	}
+}
+
+// Of rows outside the times that are wanted offsets, record times, times and errors are right all the same.
+func TestEventsOfOtherTimesNeedNotBeDecoded(t *testing.T) {
+	for seed := range uint64(10) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		mem := memblob.New()
+		var want []sourcetest.Row
+		var inputs []plan.Input
+		for p, captured := range []bool{false, true} {
+			rows := sourcetest.Events(int32(p), plan.Ranges{{First: 0, Next: 3000}})
+			for i := range rows {
+				at := rows[i].Time - 2_000_000
+				rows[i].At = &at
+				if captured && rng.IntN(500) == 0 {
+					rows[i].Error = "it is no JSON"
+				}
+			}
+			want = append(want, rows...)
+			inputs = append(inputs, sourcetest.Input(t, mem, fmt.Sprintf("%d.parquet", p), rows, captured, parquetfile.WriterOptions{RowGroupRows: 50 + rng.IntN(600)}))
+		}
+		from := rng.Int64N(3000) * 1_000_000
+		times := &source.Times{Column: "at", From: from, To: from + rng.Int64N(1000)*1_000_000}
+		r, err := source.OpenTimes(t.Context(), source.Stores{Segments: mem, Captured: mem}, inputs, sourcetest.Schema(), source.Layout{Kafka: source.CapturedColumns}, times)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := 0
+		got := sourcetest.Drain(t, r)
+		for i := range got {
+			if at := *want[i].At; (at < times.From || at >= times.To) && got[i].ID == "" {
+				left++
+				want[i].ID, want[i].Amount, want[i].Country = "", 0, nil
+			}
+		}
+		sourcetest.Equal(t, got, want)
+		if left < 1000 {
+			t.Errorf("seed %d: the columns of all but %d of %d rows were decoded", seed, left, len(got))
+		}
 	}
 }

@@ -414,15 +414,20 @@ func (e *engine) tellDead() {
 	e.buried = e.buried[:0]
 }
 
+// touchIDs is how many ids are brought into the cache at a time: what they take of it should stay in the fastest.
+const touchIDs = 128
+
 // dedupe keeps of e.rows those whose id is new.
 func (e *engine) dedupe(run *run, b *record.Batch) error {
 	contents := e.contents.of(b, len(e.c.Columns), e.id, e.rows)
 	ids := &b.Columns[e.id]
 	e.ids.of(ids, e.rows)
-	e.touched += e.seen.sets[e.ids.kind].touch(e.ids.hashes)
 	kept := 0
 	e.undecided = e.undecided[:0]
 	for n, row := range e.rows {
+		if n%touchIDs == 0 {
+			e.touched += e.seen.sets[e.ids.kind].touch(e.ids.hashes[n:min(n+touchIDs, len(e.rows))])
+		}
 		at := Position{run.partition, b.Offsets[row]}
 		if e.ids.kinds[n] == idNone {
 			e.bury(run, at.Offset, fmt.Sprintf("column %s is null or empty: the event has no id", e.c.ID))
