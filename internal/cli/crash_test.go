@@ -30,7 +30,7 @@ import (
 // correction is what the tests interrupt: the bad weeks computed anew, by several shards of several laps each.
 func correction(ws string, more ...string) []string {
 	return append([]string{
-		"run", demoJob, "--from", demoFrom, "--to", demoTo, "--shard-rows", "50000", "--lap-rows", "20000", "--workspace", ws,
+		"run", demoJob, "--from", demoFrom, "--to", demoTo, "--shard-rows", "20000", "--lap-rows", "20000", "--workspace", ws,
 	}, more...)
 }
 

@@ -92,16 +92,16 @@ func TestSameInputSameBytes(t *testing.T) {
 		ways: []string{
 			"--workers 1",
 			"--workers 7 --shard-rows 1",
-			"--workers 2 --shard-rows 50000 --lap-rows 10000",
+			"--workers 2 --shard-rows 20000 --lap-rows 10000",
 		},
 		full: []string{
 			"--workers 7",
 			"--workers 7 --shard-rows 40000 --lap-rows 1",
 			"--workers 1 --shard-rows 1 --lap-rows 4097",
 			"--workers 3 --no-prune --shard-rows 200000 --lap-rows 30000",
-			"--workers process:3 --shard-rows 50000 --lap-rows 10000",
+			"--workers process:3 --shard-rows 20000 --lap-rows 10000",
 			"little memory --workers 2",
-			"little memory --workers 2 --shard-rows 50000 --lap-rows 10000",
+			"little memory --workers 2 --shard-rows 20000 --lap-rows 10000",
 		},
 	}, {
 		job: "account-balance", tables: []string{"account-balance", "ledger-entry"},
