@@ -58,6 +58,14 @@ func inline(t *testing.T) object {
 		delete(p, "ProcessorConfig")
 		m["ItemsPath"] = items
 	}
+	for _, name := range []string{"ApproveProbe", "ApproveCandidate"} { // which are answered at once
+		m, _ := states[name].(object)
+		m["Resource"] = "arn:aws:states:::lambda:invoke"
+		m["ResultSelector"] = object{"by.$": "$.Payload.by"}
+		parameters, _ := m["Parameters"].(object)
+		payload, _ := parameters["Payload"].(object)
+		delete(payload, "token.$")
+	}
 	return d
 }
 
@@ -75,7 +83,12 @@ const logic = `{"StartAt":"Both","States":{
 
 // roundAfter is the call of Round after one of so many shards.
 func roundAfter(shards, tolerate int) string {
-	return fmt.Sprintf(`Round {"last":{"shards":%d,"shardsKey":"s","tolerate":%d,"wide":true},"run":"r"}`, shards, tolerate)
+	return fmt.Sprintf(`Round {"last":{"approved":false,"probe":false,"shards":%d,"shardsKey":"s","tolerate":%d,"wide":true},"run":"r"}`, shards, tolerate)
+}
+
+// round is what Round answers.
+func round(shards, tolerate int, probe, approved bool) stub {
+	return stub{Payload: object{"shards": shards, "shardsKey": "s", "tolerate": tolerate, "probe": probe, "approved": approved, "wide": !probe}}
 }
 
 func TestASecondEngineAgrees(t *testing.T) {
@@ -86,8 +99,8 @@ func TestASecondEngineAgrees(t *testing.T) {
 			`CaptureTail {"partition":0,"run":"r"}`:            {{Payload: object{"records": 1, "segments": 1}}},
 			`CaptureTail {"partition":1,"run":"r"}`:            {{Payload: object{"records": 2, "segments": 1}}},
 			`Shard {"run":"r"}`:                                {{Payload: object{"shards": 2}}},
-			`Round {"last":{"shards":2},"run":"r"}`:            {{Payload: object{"shards": 2, "shardsKey": "s", "tolerate": 5, "wide": true}}},
-			roundAfter(2, 5):                                   {{Payload: object{"shards": 0, "shardsKey": "", "tolerate": 0, "wide": true}}},
+			`Round {"last":{"shards":2},"run":"r"}`:            {round(2, 5, false, false)},
+			roundAfter(2, 5):                                   {round(0, 0, false, false)},
 			`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
 			`Work {"run":"r","seq":0,"shard":"b","workers":2}`: {{Payload: object{"done": false, "paused": false, "run": "r", "seq": 1, "shard": "b", "workers": 2}}},
 			`Work {"done":false,"paused":false,"run":"r","seq":1,"shard":"b","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
@@ -120,8 +133,17 @@ func TestASecondEngineAgrees(t *testing.T) {
 		"retries":            {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient, transient, {Payload: object{"shards": 2}}}}), asl.Succeeded},
 		"retries in vain":    {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient}}), asl.Failed},
 		"some failed": {inline(t), input(nil), answers(map[string][]stub{
-			roundAfter(2, 5): {{Payload: object{"shards": 1, "shardsKey": "s", "tolerate": 0, "wide": true}}},
-			roundAfter(1, 0): {{Payload: object{"shards": 0, "shardsKey": "", "tolerate": 0, "wide": true}}},
+			roundAfter(2, 5): {round(1, 0, false, false)},
+			roundAfter(1, 0): {round(0, 0, false, false)},
+		}), asl.Succeeded},
+		"probed and approved": {inline(t), input(object{"promote": "approval"}), answers(map[string][]stub{
+			`Round {"last":{"shards":2},"run":"r"}`: {round(1, 0, true, false)},
+			`Round {"last":{"approved":false,"probe":true,"shards":1,"shardsKey":"s","tolerate":0,"wide":false},"run":"r"}`: {round(0, 0, true, false)},
+			`Probe {"run":"r"}`:                       {{Payload: object{"passed": true}}},
+			`ApproveProbe {"run":"r","what":"probe"}`: {{Payload: object{"by": "me"}}},
+			`Round {"last":{"approved":false,"go":{"by":"me"},"probe":true,"shards":0,"shardsKey":"s","tolerate":0,"wide":false},"run":"r"}`: {round(2, 5, false, true)},
+			`Round {"last":{"approved":true,"probe":false,"shards":2,"shardsKey":"s","tolerate":5,"wide":true},"run":"r"}`:                   {round(0, 0, false, true)},
+			`ApproveCandidate {"run":"r","what":"candidate"}`:                                                                                {{Payload: object{"by": "you"}}},
 		}), asl.Succeeded},
 		"poison":         {inline(t), input(nil), answers(map[string][]stub{`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Error: "Worker.Poison", Cause: "a"}}}), asl.Failed},
 		"rollback":       {inline(t), input(object{"action": "rollback"}), answers(nil), asl.Succeeded},

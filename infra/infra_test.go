@@ -25,6 +25,7 @@ func TestEveryTaskStateHasItsFunction(t *testing.T) {
 		called = append(called, m[1])
 	}
 	slices.Sort(called)
+	called = slices.Compact(called) // one function waits for approvals of all kinds
 	var states []string
 	for _, s := range step.States() {
 		states = append(states, string(s))

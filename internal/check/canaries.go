@@ -45,6 +45,7 @@ type place struct{ table, partition string }
 // canaryBook is all canaries, by where they belong and by key.
 type canaryBook struct {
 	candidate *table.Candidate
+	partial   bool
 	mu        sync.Mutex
 	by        map[place]map[string][]*canary
 	all       []*canary
@@ -53,7 +54,7 @@ type canaryBook struct {
 }
 
 func readCanaries(in Inputs) *canaryBook {
-	book := &canaryBook{candidate: in.Candidate, by: map[place]map[string][]*canary{}}
+	book := &canaryBook{candidate: in.Candidate, partial: in.Partial, by: map[place]map[string][]*canary{}}
 	for _, f := range in.Canaries {
 		book.read(f)
 	}
@@ -169,6 +170,9 @@ func (k *canaryBook) add(at, name string, header, row []string) {
 			return
 		}
 		found = found[1:]
+	} else if k.partial {
+		k.outside++
+		return
 	}
 	var key []byte
 	for _, text := range found {
@@ -334,6 +338,9 @@ func canaries(_ context.Context, e *evidence) (Result, error) {
 	outside := ""
 	if k.outside > 0 {
 		outside = fmt.Sprintf(" %s are outside the window.", count(k.outside))
+		if k.partial {
+			outside = fmt.Sprintf(" %s are of partitions that are not whole yet.", count(k.outside))
+		}
 	}
 	switch {
 	case len(k.bad) > 0:

@@ -17,6 +17,8 @@ import (
 // Inputs is all that checks look at.
 type Inputs struct {
 	Candidate *table.Candidate
+	// Partial says that the candidate has those partitions only that a probe has made whole, and that there are no accounts.
+	Partial bool
 	// Dataset is where the candidate's files lie.
 	Dataset blob.Store
 	// Base is the version that the candidate was made for; nil where there was none.

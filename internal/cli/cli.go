@@ -172,7 +172,7 @@ Begin with: hindcast demo
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, cmd := range []*cobra.Command{
-		a.demoCmd(), a.jobsCmd(), a.planCmd(), a.runCmd(), a.runsCmd(), a.statusCmd(), a.pauseCmd(), a.throttleCmd(), a.resumeCmd(), a.redriveCmd(),
+		a.demoCmd(), a.jobsCmd(), a.planCmd(), a.runCmd(), a.runsCmd(), a.statusCmd(), a.pauseCmd(), a.throttleCmd(), a.resumeCmd(), a.redriveCmd(), a.approveCmd(), a.rejectCmd(),
 		a.abortCmd(), a.promoteCmd(), a.rollbackCmd(), a.tableCmd(), a.sourceCmd(), a.archiveCmd(),
 	} {
 		root.AddCommand(cmd)

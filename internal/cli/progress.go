@@ -85,10 +85,13 @@ func (p *progress) enter(state string) {
 }
 
 // waiting tells what is waited for, above the bars.
-func (p *progress) waiting(what string) {
+func (p *progress) waiting(what string) { p.tell("waiting  " + what + "\n") }
+
+// tell writes text above the bars.
+func (p *progress) tell(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.above(), "waiting  %s\n", what)
+	fmt.Fprint(p.above(), text)
 }
 
 // above is where talk goes: above the bars, where there are some.

@@ -24,7 +24,8 @@ import (
 func (a *app) runCmd() *cobra.Command {
 	var f runFlags
 	var workers workersFlags
-	var promote bool
+	var promote, approval bool
+	var probe int
 	cmd := &cobra.Command{
 		Use:   "run JOB",
 		Short: "Recompute a window into a candidate version and prove it",
@@ -37,6 +38,12 @@ It ends with a proven candidate and the command that promotes it; with --promote
 			ctx := cmd.Context()
 			if err := workers.check(); err != nil {
 				return err
+			}
+			if promote && approval {
+				return usage(errors.New("--promote and --approval: a run that promotes by itself asks nobody: take one"))
+			}
+			if probe < 0 || probe == 0 && cmd.Flags().Changed("probe") {
+				return usage(fmt.Errorf("--probe %d: it takes at least one shard; leave it out for no probe", probe))
 			}
 			a.opts.WorkerMemory = cmp.Or(unit.Bytes(workers.memory<<20), a.opts.WorkerMemory)
 			if workers.process {
@@ -53,7 +60,7 @@ It ends with a proven candidate and the command that promotes it; with --promote
 				a.say("window   %s", r.Window)
 			}
 			a.say("run      %s", r.Run)
-			r.Promote = local.Promotes(promote, r.Spec)
+			r.Promote, r.Probe = local.Promotes(promote, approval, r.Spec), probe
 			defer workers.limit()()
 			return a.drive(ctx, ws, r.Run, func(opts local.RunOptions) (local.Outcome, error) {
 				workers.set(&opts)
@@ -66,6 +73,8 @@ It ends with a proven candidate and the command that promotes it; with --promote
 	workers.add(cmd)
 	cmd.Flags().Int64Var(&f.lapRows, "lap-rows", 0, "end a worker's lap after so many rows and go on from its checkpoint (default: no laps)")
 	cmd.Flags().BoolVar(&promote, "promote", false, "promote when the checks pass")
+	cmd.Flags().BoolVar(&approval, "approval", false, "when the checks pass, wait for: hindcast approve RUN; promote then")
+	cmd.Flags().IntVar(&probe, "probe", 0, "compute so many shards, check what they came to, and wait for: hindcast approve RUN; compute the rest then")
 	cmd.Flags().StringVar(&f.why, "why", "", "why, for the record")
 	return cmd
 }
@@ -265,7 +274,12 @@ func (a *app) functions(ctx context.Context) error {
 func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do func(local.RunOptions) (local.Outcome, error)) error {
 	p := newProgress(a.IO, true)
 	ws.Env.Waiting = p.waiting
-	out, err := do(local.RunOptions{Watch: p.update})
+	out, err := do(local.RunOptions{Watch: func(u local.Update) {
+		p.update(u)
+		if u.Question {
+			a.tellQuestion(ctx, ws, run, p)
+		}
+	}})
 	p.done(err != nil || out.Error != "")
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {

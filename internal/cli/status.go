@@ -71,6 +71,8 @@ func (a *app) statusCmd() *cobra.Command {
 
 func phase(s local.Status) string {
 	switch {
+	case s.Waits != nil:
+		return fmt.Sprintf("%s, waits for approval of the %s", s.Phase, s.Waits.For)
 	case s.Running && s.Paused:
 		return string(s.Phase) + ", paused"
 	case s.Running:
@@ -114,8 +116,15 @@ func (a *app) printStatus(w io.Writer, s local.Status) {
 	printPreflight(w, s.Preflight, false)
 	printWarnings(w, s.Warnings)
 	printAccount(w, s)
-	if s.Verdict != nil {
+	switch {
+	case s.Verdict != nil:
 		printVerdict(w, *s.Verdict)
+	case s.Probe != nil:
+		printProbe(w, *s.Probe)
+	}
+	if s.Waits != nil && s.Moved == "" {
+		a.printWaits(w, s)
+		return
 	}
 	switch s.Phase {
 	case local.Proven:

@@ -29,14 +29,16 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 		tick := time.NewTicker(obeyEvery)
 		defer tick.Stop()
 		applied := map[string]int{} // how many of the changes, by Map Run
-		told := 0
+		answered := map[step.Approval]string{}
+		told, question := 0, ""
 		for {
 			select {
 			case <-watching.Done():
 				return
 			case <-tick.C:
 			}
-			if d, err := w.Env.Decision(watching, run); err == nil && d != nil && d.Kind == serve.KindAbort {
+			d, err := w.Env.Decision(watching, run)
+			if err == nil && d != nil && d.Kind == serve.KindAbort {
 				abort(&asl.Abort{Name: step.Aborted, Cause: (&serve.DecidedError{Decision: *d}).Error()})
 				return
 			}
@@ -48,6 +50,16 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 			if changes > told {
 				told = changes
 				w.update(Update{Asked: Asked(asked)})
+			}
+			if q, err := w.Env.Waits(watching, run, asked, d); err == nil && q != nil && q.Token != question {
+				question = q.Token
+				w.update(Update{Question: true})
+			}
+			for _, what := range []step.Approval{step.ApproveProbe, step.ApproveCandidate} {
+				// Who promotes the candidate by hand has approved it.
+				if asked.Approved(what) || what == step.ApproveCandidate && d != nil && d.Kind == serve.KindPromote {
+					w.answer(watching, engine, run, what, answered)
+				}
 			}
 			for _, m := range engine.MapRuns() {
 				known, seen := applied[m.ARN]
@@ -64,6 +76,17 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 		end()
 		wg.Wait()
 		abort(nil)
+	}
+}
+
+// answer has the execution go on that waits for an approval. What is not waited for yet, or not any more, is no error.
+func (w *Workspace) answer(ctx context.Context, engine *asl.Engine, run string, what step.Approval, answered map[step.Approval]string) {
+	q, err := w.Env.Question(ctx, run, what)
+	if err != nil || q == nil || q.Token == answered[what] {
+		return
+	}
+	if err := engine.SendTaskSuccess(ctx, q.Token, []byte(`{"approved":true}`)); err == nil {
+		answered[what] = q.Token
 	}
 }
 
@@ -99,6 +122,10 @@ func Asked(c step.Control) string {
 	switch {
 	case last.Redrive:
 		what = append(what, "redriven")
+	case last.Approve != "":
+		what = append(what, "the "+string(last.Approve)+" is approved")
+	case last.Reject != "":
+		what = append(what, "the "+string(last.Reject)+" is rejected")
 	case len(what) == 0:
 		what = []string{"nothing any more"}
 	}

@@ -29,6 +29,8 @@ type Update struct {
 	// Shard has read Rows more rows.
 	Shard string
 	Rows  int64
+	// Question says that the execution waits for a person to approve something, as the run's status has it.
+	Question bool
 	// Asked is what is asked of the run, when that has changed.
 	Asked string
 }
@@ -267,9 +269,12 @@ func (w *Workspace) update(u Update) {
 }
 
 // Promotes says what a run does when its checks pass.
-func Promotes(auto bool, s *spec.Spec) spec.Promote {
-	if auto {
+func Promotes(auto, approval bool, s *spec.Spec) spec.Promote {
+	switch {
+	case auto:
 		return spec.Auto
+	case approval:
+		return spec.Approval
 	}
 	return s.Promote
 }

@@ -49,6 +49,10 @@ type Status struct {
 	// Asked are the changes that people asked for while it went on, oldest first; Paused says that it is to stand still.
 	Asked  []step.Change `json:"asked,omitempty"`
 	Paused bool          `json:"paused,omitempty"`
+	// Waits is what the run waits for a person to approve.
+	Waits *Waits `json:"waits,omitempty"`
+	// Probe is what the shards of its probe came to.
+	Probe *step.Probed `json:"probe,omitempty"`
 	// Failure is why the run stopped, where something failed. It is empty while the run goes on.
 	Failure string `json:"failure,omitempty"`
 	// Moved is why a proven run can be promoted no more: others changed what it replaces.
@@ -63,6 +67,12 @@ type Status struct {
 	Account   []check.Account     `json:"account,omitempty"`
 	// Decision is what was decided about it, by whom and when.
 	Decision *serve.Decision `json:"decision,omitempty"`
+}
+
+// Waits says what a run waits for a person to approve, and since when.
+type Waits struct {
+	For   step.Approval `json:"for"`
+	Since time.Time     `json:"since"`
 }
 
 // Runs lists the workspace's runs, oldest first. One that cannot be described is listed with its error.
@@ -129,6 +139,12 @@ func (w *Workspace) status(ctx context.Context, run string, known commits) (Stat
 	case s.Plan != "":
 		s.Phase = Capturing
 	}
+	switch probe, err := w.Env.Probe(ctx, run); {
+	case err == nil:
+		s.Probe = &probe
+	case !errors.Is(err, blob.ErrNotFound):
+		return s, err
+	}
 	v, err := w.Env.Verdict(ctx, run)
 	switch {
 	case err == nil:
@@ -148,6 +164,13 @@ func (w *Workspace) status(ctx context.Context, run string, known commits) (Stat
 	if s.Decision != nil && s.Decision.Kind == serve.KindAbort {
 		s.Phase = Aborted
 		return s, nil
+	}
+	q, err := w.Env.Waits(ctx, run, control, s.Decision)
+	if err != nil {
+		return s, err
+	}
+	if q != nil {
+		s.Waits = &Waits{q.What, q.At}
 	}
 	commit, err := known.last(ctx, w.Env, r)
 	if err != nil {

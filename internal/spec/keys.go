@@ -42,8 +42,8 @@ func jobKeys() []key {
 		},
 		{name: "checks", kind: mapping, doc: "What a candidate must pass before it can be promoted.", keys: checkKeys()},
 		{
-			name: "promote", kind: text, enum: []string{string(Ask), string(Auto)},
-			doc: "Who moves the pointer when the checks pass: ask (a person, the default) or auto.",
+			name: "promote", kind: text, enum: []string{string(Ask), string(Auto), string(Approval)},
+			doc: "Who moves the pointer when the checks pass: ask (a person, the default), auto, or approval (the run, which waits for a person to approve).",
 		},
 		{name: "budget", kind: unbuilt, doc: "a limit on what a run may cost"},
 	}

@@ -36,6 +36,8 @@ type Promote string
 const (
 	Ask  Promote = "ask"  // a person
 	Auto Promote = "auto" // the run itself
+	// Approval has the run wait until a person approves, and promote then.
+	Approval Promote = "approval"
 )
 
 // Source is the log that a job reads.

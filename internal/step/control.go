@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"hindcast/internal/blob"
@@ -30,6 +31,14 @@ type Change struct {
 	RecordsPerSecond *int64 `json:"records_per_second,omitempty"`
 	// Redrive says that what failed is repaired, and to be done again.
 	Redrive bool `json:"redrive,omitempty"`
+	// Approve and Reject answer what the run asks a person.
+	Approve Approval `json:"approve,omitempty"`
+	Reject  Approval `json:"reject,omitempty"`
+}
+
+// Approved reports whether a person has approved.
+func (c Control) Approved(what Approval) bool {
+	return slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Approve == what })
 }
 
 // Paused reports whether the run is to stand still, and since when.
@@ -83,6 +92,11 @@ func (e *Env) Ask(ctx context.Context, run string, ch Change) (Control, error) {
 	if d != nil && d.Kind == serve.KindAbort {
 		return Control{}, &Error{Aborted, &serve.DecidedError{Decision: *d}}
 	}
+	return e.record(ctx, run, ch)
+}
+
+// record adds to what was asked of a run.
+func (e *Env) record(ctx context.Context, run string, ch Change) (Control, error) {
 	ch.At = e.Now().UTC()
 	store := e.runStore(run)
 	for {

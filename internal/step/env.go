@@ -15,6 +15,8 @@
 //	           checkpoints/      where a shard's last lap stopped
 //	           cut.json          the list of shards, and what no shard reads
 //	           done/<id>.json    what a finished shard made and counted
+//	           probe.json        what a probe's shards came to
+//	           approvals/        what a person was asked to approve, with the task's token
 //	           candidate.json    the manifest that was validated, and what it replaces
 //	           verdict.json      the checks
 //	           account.json      what became of every offset of the read range
@@ -56,13 +58,17 @@ const (
 	Shard    State = "Shard"
 	Round    State = "Round"
 	Work     State = "Work"
+	Probe    State = "Probe"
+	Approve  State = "Approve" // of the states that wait for a person
 	Validate State = "Validate"
 	Promote  State = "Promote"
 	Rollback State = "Rollback"
 )
 
 // States lists the Task states.
-func States() []State { return []State{Plan, Capture, Shard, Round, Work, Validate, Promote, Rollback} }
+func States() []State {
+	return []State{Plan, Capture, Shard, Round, Work, Probe, Approve, Validate, Promote, Rollback}
+}
 
 // Variables by which functions are told of the one machine that they all run on, where they do; see package local.
 const (
@@ -115,6 +121,10 @@ func (e *Env) Run(ctx context.Context, state State, in json.RawMessage) (json.Ra
 		return call(ctx, in, e.round)
 	case Work:
 		return call(ctx, in, e.work)
+	case Probe:
+		return call(ctx, in, e.probe)
+	case Approve:
+		return call(ctx, in, e.approve)
 	case Validate:
 		return call(ctx, in, e.validate)
 	case Promote:

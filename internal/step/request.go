@@ -39,7 +39,9 @@ type Request struct {
 	// Accept names findings of the preflight that a person has accepted.
 	Accept []preflight.Rule `json:"accept,omitempty"`
 	// LapRows ends a worker's lap after so many rows; 0: only the worker's deadline does.
-	LapRows int64        `json:"lap_rows,omitempty"`
+	LapRows int64 `json:"lap_rows,omitempty"`
+	// Probe is how many shards are computed before a person approves of what they came to; 0: the run asks nobody.
+	Probe   int          `json:"probe,omitempty"`
 	Promote spec.Promote `json:"promote"`
 
 	By  string    `json:"by"`

@@ -13,7 +13,13 @@ import (
 type roundIn struct {
 	Run string `json:"run"`
 	// Last is what the round before came to, in this execution; of the first, what Shard said.
-	Last roundOut `json:"last"`
+	Last lastRound `json:"last"`
+}
+
+type lastRound struct {
+	roundOut
+	// Go is what the question about the probe was answered with, in the round before: there, any answer is an approval.
+	Go json.RawMessage `json:"go"`
 }
 
 type roundOut struct {
@@ -22,6 +28,10 @@ type roundOut struct {
 	ShardsKey string `json:"shardsKey"`
 	// Tolerate is the share of them that may fail, in percent, so that the others are done all the same.
 	Tolerate int `json:"tolerate"`
+	// Probe says that the shards are those of the probe; where none of them are left, that a person is to be asked.
+	Probe bool `json:"probe"`
+	// Approved says that a person has approved the probe.
+	Approved bool `json:"approved"`
 	// Wide says that all shards had their turn, in this round or before.
 	Wide bool `json:"wide"`
 }
@@ -34,10 +44,11 @@ type roundItem struct {
 	Shard string `json:"shard"`
 }
 
-// round lists the shards that are to be done next. First all that are not done, of which some may fail; then those that did, of which none may: Step
+// round lists the shards that are to be done next. Those of the probe come first, of which none may fail, until it is approved. Then all that are not done, of which some may fail; then those that did, of which none may: Step
 // Functions redrives the children of a Map only where the Map failed, so what was tolerated before must fail the run in the end.
 func (e *Env) round(ctx context.Context, in roundIn) (roundOut, error) {
-	if _, _, err := e.begun(ctx, in.Run); err != nil {
+	r, _, err := e.begun(ctx, in.Run)
+	if err != nil {
 		return roundOut{}, err
 	}
 	store := e.runStore(in.Run)
@@ -45,12 +56,22 @@ func (e *Env) round(ctx context.Context, in roundIn) (roundOut, error) {
 	if err := readJSON(ctx, store, cutKey, &c); err != nil {
 		return roundOut{}, err
 	}
-	left, err := e.left(ctx, in.Run, c.Shards)
-	out := roundOut{Shards: len(left), Wide: true}
-	if err != nil || len(left) == 0 {
+	asked, err := e.Control(ctx, in.Run)
+	if err != nil {
+		return roundOut{}, err
+	}
+	out := roundOut{Approved: in.Last.Approved || in.Last.Go != nil || asked.Approved(ApproveProbe)}
+	out.Probe = r.Probe > 0 && !out.Approved
+	out.Wide = !out.Probe
+	shards := c.Shards
+	if out.Probe {
+		shards = probed(shards, r.Probe)
+	}
+	left, err := e.left(ctx, in.Run, shards)
+	if out.Shards = len(left); err != nil || out.Shards == 0 {
 		return out, err
 	}
-	if !in.Last.Wide {
+	if out.Wide && !in.Last.Wide {
 		out.Tolerate = tolerated
 	}
 	var lines bytes.Buffer

@@ -95,14 +95,20 @@ func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, e
 	if err := writeOnce(ctx, store, accountKey, &accounts); err != nil {
 		return check.Verdict{}, err
 	}
-	candidate, base, err := e.candidate(ctx, r, j, p, done)
+	candidate, base, err := e.candidate(ctx, r, j, p, done, false)
 	if err != nil {
 		return check.Verdict{}, err
 	}
 	if err := e.writeCandidate(ctx, r.Run, candidate); err != nil {
 		return check.Verdict{}, err
 	}
-	inputs := check.Inputs{Candidate: candidate, Base: base, Checks: r.Spec.Checks, Accounts: accounts}
+	return e.verdict(ctx, r, j, p, done, check.Inputs{Candidate: candidate, Base: base, Accounts: accounts})
+}
+
+// verdict makes the checks on what shards left.
+func (e *Env) verdict(ctx context.Context, r Request, j job.Job, p Planned, done []finished, inputs check.Inputs) (check.Verdict, error) {
+	inputs.Checks = r.Spec.Checks
+	var err error
 	if inputs.Dataset, err = e.Dataset(ctx, r.Spec); err != nil {
 		return check.Verdict{}, err
 	}
@@ -259,8 +265,9 @@ func (e *Env) writeCandidate(ctx context.Context, run string, c *table.Candidate
 	return err
 }
 
-// candidate assembles the version to be on the base that the plan was made against.
-func (e *Env) candidate(ctx context.Context, r Request, j job.Job, p Planned, done []finished) (*table.Candidate, *table.Snapshot, error) {
+// candidate assembles the version to be on the base that the plan was made against. A partial one has the partitions that are whole when only these shards are
+// done: none of a table cut by key.
+func (e *Env) candidate(ctx context.Context, r Request, j job.Job, p Planned, done []finished, partial bool) (*table.Candidate, *table.Snapshot, error) {
 	ds, err := e.Dataset(ctx, r.Spec)
 	if err != nil {
 		return nil, nil, err
@@ -278,6 +285,10 @@ func (e *Env) candidate(ctx context.Context, r Request, j job.Job, p Planned, do
 	outputs := map[string]table.Output{}
 	for _, o := range r.Spec.Outputs {
 		out := table.Output{Schema: schemas[o.Table], Partitions: map[string][]table.File{}}
+		outputs[o.Table] = out
+		if partial {
+			continue
+		}
 		for n := range o.Scheme.Buckets {
 			out.Partitions[o.Scheme.Dir(partition.BucketLabel(n))] = nil
 		}
@@ -287,10 +298,12 @@ func (e *Env) candidate(ctx context.Context, r Request, j job.Job, p Planned, do
 				out.Partitions[name] = nil
 			}
 		}
-		outputs[o.Table] = out
 	}
 	for _, f := range done {
 		for name, partitions := range f.Files {
+			if partial && !schemas[name].Scheme.ByTime() {
+				continue
+			}
 			for label, files := range partitions {
 				outputs[name].Partitions[label] = append(outputs[name].Partitions[label], files...)
 			}

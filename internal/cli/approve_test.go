@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"hindcast/internal/job"
+	"hindcast/internal/local"
+	"hindcast/internal/step"
+	"hindcast/internal/testenv"
+)
+
+// inFlight begins a run, and gives its id and what it ends with.
+func inFlight(t *testing.T, list []job.Job, ws string, args ...string) (run string, ended <-chan result) {
+	t.Helper()
+	end := make(chan result, 1)
+	go func() { end <- hindcastWith(t, list, append(args, "--workspace", ws)...) }()
+	soon(t, "it is begun", func() bool { run = begunIn(t, list, ws); return run != "" })
+	return run, end
+}
+
+// begunIn is the last run that was begun in a workspace, empty if none was.
+func begunIn(t *testing.T, list []job.Job, ws string) string {
+	t.Helper()
+	var runs []local.Status
+	r := hindcastWith(t, list, "runs", "--json", "--workspace", ws)
+	if r.code != 0 || json.Unmarshal([]byte(r.out), &runs) != nil || len(runs) == 0 || runs[len(runs)-1].Job == "" {
+		return ""
+	}
+	return runs[len(runs)-1].Run
+}
+
+// waits asks that a run comes to wait for an approval, and gives its status.
+func waits(t *testing.T, list []job.Job, ws, run string, what step.Approval) (s local.Status) {
+	t.Helper()
+	soon(t, "it waits for approval of the "+string(what), func() bool {
+		s = hindcastWith(t, list, "status", run, "--json", "--workspace", ws).ok(t).status(t)
+		return s.Waits != nil && s.Waits.For == what
+	})
+	return s
+}
+
+func TestAProbeWaitsForAGoAndIsNotRedone(t *testing.T) {
+	t.Parallel()
+	const days, probe = 7, 3
+	_, list, args := manyDays(t, days)
+	ws := filepath.Join(t.TempDir(), "ws")
+	run, ended := inFlight(t, list, ws, append(args, "--probe", "3", "--promote")...)
+	s := waits(t, list, ws, run, step.ApproveProbe)
+	if s.Done != probe || s.Shards != days || s.Probe == nil || len(s.Probe.Shards) != probe || !s.Probe.Verdict.Passed() {
+		t.Errorf("%d of %d shards are done, and the probe came to %+v", s.Done, s.Shards, s.Probe)
+	}
+	hindcastWith(t, list, "status", run, "--workspace", ws).ok(t).has(t, "waits for approval of the probe", "probe: 3 of 7 shards", "files", "next: hindcast approve "+run)
+	hindcastWith(t, list, "approve", run, "--why", "it looks right", "--workspace", ws).ok(t).has(t, "the probe is approved", "it looks right")
+	hindcastWith(t, list, "approve", run, "--workspace", ws).exits(t, exitUsage).has(t, "waits for no approval")
+	(<-ended).ok(t).has(t, "promoted, version 1", "it looks right")
+	before, after := worked(t, ws, run)
+	for shard, n := range before {
+		if n != 1 {
+			t.Errorf("shard %s was computed %d times", shard, n)
+		}
+	}
+	if len(before) != days || len(after) != 0 {
+		t.Errorf("shards that were computed: %v", before)
+	}
+	if n := len(strings.Fields(ids(t, list, ws))); n != days {
+		t.Errorf("%d events are served", n)
+	}
+	s = hindcastWith(t, list, "status", run, "--json", "--workspace", ws).ok(t).status(t)
+	if len(s.Asked) != 1 || s.Asked[0].Approve != step.ApproveProbe || s.Asked[0].By == "" || s.Asked[0].At.IsZero() {
+		t.Errorf("it has on record %+v", s.Asked)
+	}
+	hindcastWith(t, list, "run", "visits", "--probe", "0", "--workspace", ws).exits(t, exitUsage)
+	hindcastWith(t, list, "run", "visits", "--promote", "--approval", "--workspace", ws).exits(t, exitUsage)
+}
+
+// What waits can be left alone: the answer holds for who goes on with the run. A candidate that was rejected is not promoted by anything.
+func TestCandidatesAreApprovedAndRejected(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("waits for seconds: part of the full counts")
+	}
+	_, list, args := manyDays(t, 3)
+	args = append(args, "--approval")
+	for _, c := range []struct {
+		name   string
+		answer []string
+		code   int
+		phase  local.Phase
+	}{
+		{"approved", []string{"approve"}, 0, local.Promoted},
+		{"promoted by hand", []string{"promote"}, 0, local.Promoted},
+		{"rejected", []string{"reject", "--why", "still wrong"}, exitConflict, local.Aborted},
+		{"aborted", []string{"abort", "--why", "still wrong"}, exitConflict, local.Aborted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ws := filepath.Join(t.TempDir(), "ws")
+			run, ended := inFlight(t, list, ws, args...)
+			if s := waits(t, list, ws, run, step.ApproveCandidate); s.Phase != local.Proven || !s.Running {
+				t.Errorf("it is %+v", s)
+			}
+			hindcastWith(t, list, slices.Insert(slices.Clone(c.answer), 1, run, "--workspace", ws)...).ok(t)
+			(<-ended).exits(t, c.code)
+			s := hindcastWith(t, list, "status", run, "--json", "--workspace", ws).ok(t).status(t)
+			if s.Phase != c.phase || s.Waits != nil {
+				t.Errorf("it is %+v", s)
+			}
+			if c.phase == local.Aborted {
+				for _, verb := range []string{"promote", "resume", "redrive"} {
+					hindcastWith(t, list, verb, run, "--workspace", ws).exits(t, exitConflict).has(t, "still wrong")
+				}
+				hindcastWith(t, list, "approve", run, "--workspace", ws).exits(t, exitUsage)
+			}
+		})
+	}
+	t.Run("while nobody drives it", func(t *testing.T) {
+		t.Parallel()
+		ws := filepath.Join(t.TempDir(), "ws")
+		ctx, interrupt := context.WithCancel(t.Context())
+		end := make(chan int, 1)
+		var out strings.Builder
+		go func() {
+			end <- run(ctx, append(args, "--workspace", ws), IO{Out: &out, Err: &out}, local.Options{Jobs: list, Embedded: true})
+		}()
+		var id string
+		soon(t, "it is begun", func() bool { id = begunIn(t, list, ws); return id != "" })
+		waits(t, list, ws, id, step.ApproveCandidate)
+		interrupt()
+		if code := <-end; code != exitAgain {
+			t.Fatalf("it ended with %d:\n%s", code, out.String())
+		}
+		hindcastWith(t, list, "approve", id, "--workspace", ws).ok(t).has(t, "no process of this machine drives it", "hindcast resume "+id)
+		hindcastWith(t, list, "resume", id, "--workspace", ws).ok(t).has(t, "promoted, version 1")
+	})
+}
