@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"hindcast/internal/job"
@@ -44,6 +47,24 @@ func waits(t *testing.T, list []job.Job, ws, run string, what step.Approval) (s 
 	return s
 }
 
+// watch watches a run.
+func watch(t *testing.T, list []job.Job, out io.Writer, args ...string) int {
+	t.Helper()
+	return run(t.Context(), append([]string{"watch"}, args...), IO{Out: out, Err: out}, local.Options{Jobs: list, Embedded: true})
+}
+
+// telling tells when something is first written to it.
+type telling struct {
+	strings.Builder
+	once  sync.Once
+	first chan struct{}
+}
+
+func (t *telling) Write(b []byte) (int, error) {
+	defer t.once.Do(func() { close(t.first) })
+	return t.Builder.Write(b)
+}
+
 func TestAProbeWaitsForAGoAndIsNotRedone(t *testing.T) {
 	t.Parallel()
 	const days, probe = 7, 3
@@ -51,6 +72,15 @@ func TestAProbeWaitsForAGoAndIsNotRedone(t *testing.T) {
 	ws := filepath.Join(t.TempDir(), "ws")
 	run, ended := inFlight(t, list, ws, append(args, "--probe", "3", "--promote")...)
 	s := waits(t, list, ws, run, step.ApproveProbe)
+	watched := make(chan result, 2)
+	for _, flag := range []string{"--json=false", "--json"} {
+		out := &telling{first: make(chan struct{})}
+		go func() {
+			code := watch(t, list, out, run, flag, "--workspace", ws)
+			watched <- result{code, out.String(), ""}
+		}()
+		<-out.first
+	}
 	if s.Done != probe || s.Shards != days || s.Probe == nil || len(s.Probe.Shards) != probe || !s.Probe.Verdict.Passed() {
 		t.Errorf("%d of %d shards are done, and the probe came to %+v", s.Done, s.Shards, s.Probe)
 	}
@@ -58,6 +88,22 @@ func TestAProbeWaitsForAGoAndIsNotRedone(t *testing.T) {
 	hindcastWith(t, list, "approve", run, "--why", "it looks right", "--workspace", ws).ok(t).has(t, "the probe is approved", "it looks right")
 	hindcastWith(t, list, "approve", run, "--workspace", ws).exits(t, exitUsage).has(t, "waits for no approval")
 	(<-ended).ok(t).has(t, "promoted, version 1", "it looks right")
+	for range 2 {
+		r := (<-watched).ok(t)
+		if !strings.HasPrefix(r.out, "{") {
+			r.has(t, "ApproveProbe; 3 of 7 shards done; waits for approval of the probe\n", "Promoted; 7 of 7 shards done; asked: the probe is approved", "promoted, version 1\n")
+			continue
+		}
+		var v local.View
+		for line := range strings.Lines(r.out) {
+			if v = (local.View{}); json.Unmarshal([]byte(line), &v) != nil || v.Run != run {
+				t.Errorf("it printed %s", line)
+			}
+		}
+		if v.Running || v.Done != days || v.State != "Promoted" {
+			t.Errorf("at last it saw %+v", v)
+		}
+	}
 	before, after := worked(t, ws, run)
 	for shard, n := range before {
 		if n != 1 {
@@ -137,4 +183,28 @@ func TestCandidatesAreApprovedAndRejected(t *testing.T) {
 		hindcastWith(t, list, "approve", id, "--workspace", ws).ok(t).has(t, "no process of this machine drives it", "hindcast resume "+id)
 		hindcastWith(t, list, "resume", id, "--workspace", ws).ok(t).has(t, "promoted, version 1")
 	})
+}
+
+// On a terminal a view is drawn over the one before, in lines that fit.
+func TestViewsAreDrawnOverEachOther(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	a := &app{IO: IO{Out: &out, Width: func() int { return 60 }}}
+	show := a.watchShow()
+	v := local.View{Run: "r", State: "Backfill", Running: true, Shards: 4, Done: 1, InFlight: 2, Rows: 10, RowsTotal: 40, Errors: []string{strings.Repeat("so wrong ", 20), "b\nc"}, Attempts: 7}
+	if err := show(v); err != nil {
+		t.Fatal(err)
+	}
+	first := out.String()
+	for line := range strings.SplitSeq(first, "\n") {
+		if n := len([]rune(line)); n > 60 {
+			t.Errorf("a line of %d characters: %s", n, line)
+		}
+	}
+	contains(t, "drawn", first, "[====            ] 1 of 4 done, 2 in", "failed (7)", "b; c")
+	v.Done, v.RowsPerSecond, v.Left = 4, 12.3, 90
+	if err := show(v); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, "drawn again", out.String()[len(first):], fmt.Sprintf("\x1b[%dA\x1b[J", strings.Count(first, "\n")), "12 records a second, about 1m30s left", "[================] 4 of 4")
 }

@@ -26,11 +26,23 @@ type IO struct {
 	Out, Err io.Writer
 	// Terminal says that Err is a terminal, where progress is drawn.
 	Terminal bool
+	// Width gives how many characters a line of Out has; nil where that is no terminal.
+	Width func() int
 }
 
 // Std is the process's own.
 func Std() IO {
-	return IO{Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+	std := IO{Out: os.Stdout, Err: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {
+		std.Width = func() int {
+			width, _, err := term.GetSize(out)
+			if err != nil {
+				return 80
+			}
+			return width
+		}
+	}
+	return std
 }
 
 // Main runs the command line and returns the exit code; see [ExitCodes].
@@ -172,7 +184,7 @@ Begin with: hindcast demo
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, cmd := range []*cobra.Command{
-		a.demoCmd(), a.jobsCmd(), a.planCmd(), a.runCmd(), a.runsCmd(), a.statusCmd(), a.pauseCmd(), a.throttleCmd(), a.resumeCmd(), a.redriveCmd(), a.approveCmd(), a.rejectCmd(),
+		a.demoCmd(), a.jobsCmd(), a.planCmd(), a.runCmd(), a.runsCmd(), a.statusCmd(), a.watchCmd(), a.pauseCmd(), a.throttleCmd(), a.resumeCmd(), a.redriveCmd(), a.approveCmd(), a.rejectCmd(),
 		a.abortCmd(), a.promoteCmd(), a.rollbackCmd(), a.tableCmd(), a.sourceCmd(), a.archiveCmd(),
 	} {
 		root.AddCommand(cmd)

@@ -78,6 +78,8 @@ func TestARunIsPausedThrottledAndGoesOn(t *testing.T) {
 		return hindcast(t, "status", run, "--json", "--workspace", ws).ok(t).status(t)
 	}
 	soon(t, "it computes", func() bool { s := status(); return s.Running && s.Phase == local.Computing })
+	watched := make(chan result, 1)
+	go func() { watched <- hindcast(t, "watch", run, "--workspace", ws) }()
 
 	hindcast(t, "pause", run, "--why", "the store is slow", "--workspace", ws).ok(t)
 	soon(t, "both workers hold", func() bool { return strings.Count(backfillHistory(t, ws, run), `"type":"WaitStateEntered"`) >= 2 })
@@ -94,6 +96,7 @@ func TestARunIsPausedThrottledAndGoesOn(t *testing.T) {
 	if out := hindcast(t, "resume", run, "--workspace", ws).ok(t).out; !strings.Contains(out, "goes on") {
 		t.Errorf("resume of a paused run said:\n%s", out)
 	}
+	(<-watched).ok(t).has(t, "Backfill; ", "2 in flight; ", "records a second, about ", "paused since ", "proven\n")
 	r := <-ended
 	r.ok(t)
 	if !strings.Contains(r.err, "the store is slow") {

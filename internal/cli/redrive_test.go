@@ -112,10 +112,14 @@ func TestAPoisonedShardIsRedrivenAlone(t *testing.T) {
 	}
 	hindcastWith(t, list, "status", run, "--workspace", ws).ok(t).has(t, "next: repair what failed, then: hindcast redrive "+run)
 
+	// Whoever watches sees that, and how it ended.
+	hindcastWith(t, list, "watch", run, "--workspace", ws).exits(t, exitRefused).has(t, fmt.Sprintf("Backfill; %d of %d shards done; 1 failed; calls that failed: 2, the last with: segment changed", days-1, days), "computing, stopped")
+
 	// As long as it is not repaired, it fails again: that shard, and no other.
 	hindcastWith(t, list, "redrive", run, "--workspace", ws).exits(t, exitRefused)
 	repair()
 	hindcastWith(t, list, "redrive", run, "--why", "restored", "--workspace", ws).ok(t).has(t, "promoted, version 1", "restored")
+	hindcastWith(t, list, "watch", run, "--workspace", ws).ok(t).has(t, fmt.Sprintf("Promoted; %d of %d shards done; ", days, days), "calls that failed: 3, ", "promoted, version 1")
 	before, after := worked(t, ws, run)
 	poison := ""
 	for shard, n := range before {

@@ -270,6 +270,16 @@ func (a *app) functions(ctx context.Context) error {
 	return ws.UseFunctions(ctx)
 }
 
+// aborted is the error that a run ends with that was given up.
+func aborted(s local.Status) error {
+	return &step.Error{Name: step.Aborted, Err: &serve.DecidedError{Decision: *s.Decision}}
+}
+
+// quarantined is the error that a run ends with of which a check failed.
+func (a *app) quarantined(s local.Status) error {
+	return &coded{exitChecks, fmt.Errorf("a check failed: the pointer was not moved; see: %s", a.command("status", s.Run))}
+}
+
 // drive runs or resumes a run under a progress display, and tells how it ended.
 func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do func(local.RunOptions) (local.Outcome, error)) error {
 	p := newProgress(a.IO, true)
@@ -305,11 +315,11 @@ func (a *app) drive(ctx context.Context, ws *local.Workspace, run string, do fun
 	}
 	switch {
 	case s.Phase == local.Aborted:
-		return &step.Error{Name: step.Aborted, Err: &serve.DecidedError{Decision: *s.Decision}}
+		return aborted(s)
 	case out.Status == asl.Succeeded:
 		return nil
 	case s.Phase == local.Quarantined:
-		return &coded{exitChecks, fmt.Errorf("a check failed: the pointer was not moved; see: %s", a.command("status", run))}
+		return a.quarantined(s)
 	case out.Failure != nil:
 		return out.Failure
 	default:

@@ -31,6 +31,7 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 		applied := map[string]int{} // how many of the changes, by Map Run
 		answered := map[step.Approval]string{}
 		told, question := 0, ""
+		var shown progress
 		for {
 			select {
 			case <-watching.Done():
@@ -41,6 +42,12 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 			if err == nil && d != nil && d.Kind == serve.KindAbort {
 				abort(&asl.Abort{Name: step.Aborted, Cause: (&serve.DecidedError{Decision: *d}).Error()})
 				return
+			}
+			w.mu.Lock()
+			read := progress{w.rows[run]}
+			w.mu.Unlock()
+			if read != shown && w.writeProgress(run, read) == nil {
+				shown = read
 			}
 			asked, err := w.Env.Control(watching, run)
 			if err != nil {

@@ -54,6 +54,7 @@ type Workspace struct {
 	mu      sync.Mutex
 	brokers map[string]*embedded.Broker
 	watch   func(Update)
+	rows    map[string]int64 // that workers of this process have read, by run
 }
 
 // Open opens the workspace in a folder, which is made if there is none.
@@ -76,7 +77,7 @@ func Open(dir string, opts Options) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Workspace{dir: dir, opts: opts, brokers: map[string]*embedded.Broker{}}
+	w := &Workspace{dir: dir, opts: opts, brokers: map[string]*embedded.Broker{}, rows: map[string]int64{}}
 	store, err := fileblob.New(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
@@ -92,7 +93,12 @@ func Open(dir string, opts Options) (*Workspace, error) {
 		Now:       opts.Now,
 
 		WorkerMemory: opts.WorkerMemory,
-		Progress:     func(_, shard string, rows int64) { w.update(Update{Shard: shard, Rows: rows}) },
+		Progress: func(run, shard string, rows int64) {
+			w.mu.Lock()
+			w.rows[run] += rows
+			w.mu.Unlock()
+			w.update(Update{Shard: shard, Rows: rows})
+		},
 	}
 	return w, nil
 }

@@ -79,6 +79,23 @@ type share struct {
 
 func shardKey(id string) string { return "shards/" + id + ".json" }
 
+// Shards lists a run's shards; none before they are cut.
+func (e *Env) Shards(ctx context.Context, run string) ([]string, error) {
+	var c cut
+	err := readJSON(ctx, e.runStore(run), cutKey, &c)
+	if errors.Is(err, blob.ErrNotFound) {
+		err = nil
+	}
+	return c.Shards, err
+}
+
+// ShardRows is how many rows a shard reads.
+func (e *Env) ShardRows(ctx context.Context, run, shard string) (int64, error) {
+	var sh share
+	err := readJSON(ctx, e.runStore(run), shardKey(shard), &sh)
+	return sh.Rows, err
+}
+
 // capturedSegments reads what the captures left. One that is missing is an error: the tail would be left out.
 func (e *Env) capturedSegments(ctx context.Context, run string, p *plan.Plan) ([]plan.Segment, error) {
 	var out []plan.Segment
