@@ -426,37 +426,3 @@ func TestCrashAtEveryEffectOfASwap(t *testing.T) {
 		}
 	}
 }
-
-// TestKilledAtAnyMoment kills the program from outside, at moments spread over the length of a run, and again while it is resumed.
-func TestKilledAtAnyMoment(t *testing.T) {
-	t.Parallel()
-	ws := spoiltCopy(t, false)
-	started := time.Now()
-	if killed(t, program(t, nil, correction(ws, "--promote")...), 0) {
-		t.Fatal("killed by somebody else")
-	}
-	length := time.Since(started)
-	checkCorrected(t, ws, begun(t, ws))
-
-	n := 2
-	if testenv.Full() {
-		n = 30
-	}
-	rnd := rand.New(rand.NewPCG(3, 0))
-	moment := func(i int) time.Duration { // somewhere in the i-th of n parts
-		return time.Duration((float64(i) + rnd.Float64()) / float64(n) * float64(length))
-	}
-	for i := range n {
-		first, second := moment(i), moment(rnd.IntN(n))
-		t.Run(fmt.Sprintf("%d/%d", i+1, n), func(t *testing.T) {
-			t.Parallel()
-			ws := spoiltCopy(t, false)
-			killed(t, program(t, nil, correction(ws, "--promote")...), first)
-			checkWhole(t, ws)
-			if run := begun(t, ws); run != "" {
-				killed(t, program(t, nil, "resume", run, "--workspace", ws), second)
-			}
-			goesOn(t, ws)
-		})
-	}
-}

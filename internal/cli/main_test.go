@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +34,9 @@ const crashAt = "HINDCAST_TEST_CRASH_AT"
 
 // stopAt, in the environment of the program, stops it, as SIGSTOP does, before it first writes an object of that name.
 const stopAt = "HINDCAST_TEST_STOP_AT"
+
+// stumbles, in the environment of the program, has the first write of every eighth of a run's objects fail as something does that goes away by itself.
+const stumbles = "HINDCAST_TEST_STUMBLES"
 
 // changedCode, in the environment of the program, makes it another program.
 const changedCode = "HINDCAST_TEST_CHANGED_CODE"
@@ -63,10 +69,28 @@ func TestMain(m *testing.M) {
 			return nil
 		})
 	}
+	if os.Getenv(stumbles) != "" {
+		opts.Wrap = func(s blob.Store) blob.Store { return blob.Hook(s, stumble()) }
+	}
 	if name := os.Getenv(stopAt); name != "" {
 		opts.Wrap = func(s blob.Store) blob.Store { return blob.Hook(s, stopBefore(name)) }
 	}
 	os.Exit(interruptible(os.Args[1:], Std(), opts))
+}
+
+// stumble fails before the first write of an object, of an eighth of those that states write under a run.
+func stumble() func(blob.Op) error {
+	var met sync.Map
+	return func(op blob.Op) error {
+		sum := crc32.ChecksumIEEE([]byte(op.Key))
+		if op.Done || sum%8 != 0 || !strings.HasPrefix(op.Key, "runs/") || strings.HasSuffix(op.Key, "/request.json") || strings.Contains(op.Key, "/results/") {
+			return nil
+		}
+		if _, again := met.LoadOrStore(op.Key, true); again {
+			return nil
+		}
+		return fmt.Errorf("%w: the store is busy", blob.ErrTransient)
+	}
 }
 
 // stopBefore stops this process before it first writes an object of a name. It goes on when it is told to.

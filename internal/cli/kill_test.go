@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"hindcast/internal/asl"
+	"hindcast/internal/asl/aslfile"
+	"hindcast/internal/testenv"
+)
+
+// hunted is a correction that is killed again and again, and what it had come to when it was last.
+type hunted struct {
+	t    *testing.T
+	rnd  *rand.Rand
+	ws   string
+	env  []string // of the program
+	more []string // arguments of run
+	run  string   // empty until it is begun
+
+	length   time.Duration // of a life that is not disturbed
+	kills    int
+	events   map[asl.HistoryName][]asl.Event
+	finished map[string]string // files of finished shards, and which these are
+}
+
+// live runs the program, from where it was killed the last time, and kills it at some moment, unless it ends before; it reports whether it has ended.
+func (h *hunted) live(also func(done <-chan struct{})) (ended bool) {
+	h.t.Helper()
+	done, hunter := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(hunter)
+		if also != nil {
+			also(done)
+		}
+	}()
+	ended = !killed(h.t, h.program(), time.Duration(h.rnd.Int64N(int64(h.length/2))))
+	close(done)
+	<-hunter
+	if !ended {
+		h.kills++
+	}
+	h.look()
+	return ended
+}
+
+// program begins the run, or goes on with it.
+func (h *hunted) program() *exec.Cmd {
+	if h.run != "" {
+		return program(h.t, h.env, "resume", h.run, "--workspace", h.ws)
+	}
+	return program(h.t, h.env, correction(h.ws, append([]string{"--promote"}, h.more...)...)...)
+}
+
+// look holds what there is now against what there was: events are never lost or changed, and files of finished shards are not written again.
+func (h *hunted) look() {
+	h.t.Helper()
+	checkWhole(h.t, h.ws)
+	if h.run == "" {
+		if h.run = begun(h.t, h.ws); h.run == "" {
+			return
+		}
+	}
+	now := histories(h.t, h.ws, h.run)
+	for name, before := range h.events {
+		if events := now[name]; len(events) < len(before) || !reflect.DeepEqual(events[:len(before)], before) {
+			h.t.Errorf("the history %s had %d events; of the %d that it has now the first are others", name, len(before), len(events))
+		}
+	}
+	h.events = now
+	files := finishedFiles(h.t, h.ws, h.run)
+	for name, before := range h.finished {
+		if files[name] != before {
+			h.t.Errorf("%s was finished, and is another file now", name)
+		}
+	}
+	h.finished = files
+}
+
+// end asks that what it has come to is what an undisturbed run comes to.
+func (h *hunted) end() {
+	h.t.Helper()
+	h.look()
+	checkCorrected(h.t, h.ws, h.run)
+	for name, events := range h.events {
+		if err := asl.Check((&aslfile.Histories{Dir: historyFolder(h.ws, h.run)}).Read(name)); err != nil {
+			h.t.Errorf("history %s, of %d events: %v", name, len(events), err)
+		}
+	}
+}
+
+func historyFolder(ws, run string) string { return filepath.Join(ws, "runs", run, "history") }
+
+// histories reads all there are of a run.
+func histories(t *testing.T, ws, run string) map[asl.HistoryName][]asl.Event {
+	t.Helper()
+	dir := historyFolder(ws, run)
+	out := map[asl.HistoryName][]asl.Event{}
+	for _, pattern := range []string{"*", "*/*-*"} {
+		folders, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, folder := range folders {
+			rel, err := filepath.Rel(dir, folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := asl.HistoryName{}
+			if name.Execution, name.MapRun, _ = strings.Cut(rel, "/"); name.Execution == "functions.log" {
+				continue
+			}
+			for ev, err := range (&aslfile.Histories{Dir: dir}).Read(name) {
+				if err != nil {
+					t.Fatalf("history %s: %v", name, err)
+				}
+				out[name] = append(out[name], ev)
+			}
+		}
+	}
+	return out
+}
+
+// finishedFiles tells which file each is that a finished shard of a run has left: one that is written again is another.
+func finishedFiles(t *testing.T, ws, run string) map[string]string {
+	t.Helper()
+	p := pastOf(t, ws, run)
+	out := map[string]string{}
+	add := func(file string) {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			t.Fatal("there are no inodes here")
+		}
+		out[file] = fmt.Sprintf("inode %d of %s", stat.Ino, info.ModTime())
+	}
+	for name := range p.files {
+		if strings.HasPrefix(name, "done/") {
+			add(filepath.Join(ws, "runs", run, name))
+		}
+	}
+	for name := range p.made {
+		files, err := filepath.Glob(filepath.Join(ws, "datasets", "*", name))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%v: %s is there %d times", err, name, len(files))
+		}
+		add(files[0])
+	}
+	return out
+}
+
+// TestKilledAtAnyMoment kills runs of several laps from outside, at any moment, again and again; every third has retries as well, and waits for them.
+func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	runs, each, total := 2, 2, 0
+	if testenv.Full() {
+		runs, each, total = 36, 8, 180 // some end before they are killed so often
+	}
+	var lengths [2]time.Duration
+	for i := range lengths {
+		if i == 1 && !testenv.Full() {
+			break
+		}
+		h := hunted{t: t, ws: spoiltCopy(t, false), env: busy(i == 1)}
+		started := time.Now()
+		if killed(t, h.program(), 0) {
+			t.Fatal("killed by somebody else")
+		}
+		lengths[i] = time.Since(started)
+		h.end()
+	}
+	var kills atomic.Int64
+	t.Run("runs", func(t *testing.T) {
+		for i := range runs {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				h := hunted{t: t, rnd: rand.New(rand.NewPCG(3, uint64(i))), ws: spoiltCopy(t, false), length: lengths[0]}
+				if i%3 == 2 {
+					h.env, h.length = busy(true), lengths[1]
+				}
+				for h.kills < each && !h.live(nil) {
+				}
+				h.run = goesOn(t, h.ws)
+				h.end()
+				kills.Add(int64(h.kills))
+			})
+		}
+	})
+	if t.Logf("%d kills of %d runs", kills.Load(), runs); kills.Load() < int64(total) {
+		t.Errorf("%d kills, of at least %d", kills.Load(), total)
+	}
+}
+
+// busy is the environment of a program whose store is busy now and then.
+func busy(is bool) []string {
+	if is {
+		return []string{stumbles + "=1"}
+	}
+	return nil
+}
+
+// TestWorkersAndTheirDriverAreKilled kills processes that workers run in, and the one that drives them.
+func TestWorkersAndTheirDriverAreKilled(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("builds the functions: part of the full counts")
+	}
+	const runs, drivers, workers = 5, 2, 2
+	ws := spoiltCopy(t, false)
+	more := []string{"--workers", "process"}
+	if killed(t, program(t, nil, correction(ws, append(more, "--promote")...)...), 0) {
+		t.Fatal("killed by somebody else")
+	}
+	checkCorrected(t, ws, begun(t, ws))
+	built, err := filepath.Glob(filepath.Join(ws, "functions", "*"))
+	if err != nil || len(built) != 1 {
+		t.Fatalf("%v: functions were built to %v", err, built)
+	}
+	// What "go build" makes again each time is the same: it takes as long as all the rest.
+	bin := t.TempDir()
+	script := "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\nexec cp " + built[0] + "/* \"$2\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	started := time.Now()
+	ws = spoiltCopy(t, false)
+	if killed(t, program(t, env, correction(ws, append(more, "--promote")...)...), 0) {
+		t.Fatal("killed by somebody else")
+	}
+	length := time.Since(started)
+
+	var kills atomic.Int64
+	t.Run("runs", func(t *testing.T) {
+		for i := range runs {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				h := hunted{t: t, rnd: rand.New(rand.NewPCG(5, uint64(i))), ws: spoiltCopy(t, false), env: env, more: more, length: length}
+				left := workers
+				ended := false
+				for h.kills < drivers && !ended {
+					ended = h.live(func(done <-chan struct{}) { left -= killWorkers(h.ws, left, done) })
+				}
+				if !ended && killed(t, h.program(), 0) {
+					t.Fatal("killed by somebody else")
+				}
+				h.end()
+				kills.Add(int64(h.kills + workers - left))
+			})
+		}
+	})
+	if t.Logf("%d kills of %d runs", kills.Load(), runs); kills.Load() < runs*2 {
+		t.Errorf("%d kills", kills.Load())
+	}
+}
