@@ -102,7 +102,8 @@ func TestManyShards(t *testing.T) {
 		}),
 	}
 	start, busy := time.Now(), processTime()
-	result, err := e.Start(t.Context(), m, "run", nil)
+	var result asl.Result
+	peak := testenv.Peak(func() { result, err = e.Start(t.Context(), m, "run", nil) })
 	took, used := time.Since(start), processTime()-busy
 	if err != nil || result.Status != asl.Succeeded {
 		t.Fatalf("%+v %v", result, err)
@@ -126,12 +127,15 @@ func TestManyShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	writes := int(histories.writes.Load())
-	t.Logf("%d shards in %v: %.0f/s, %v of processor time and %.3f fsyncs a shard, %d bytes of history a shard, %+d KiB of heap after",
+	t.Logf("%d shards in %v: %.0f/s, %v of processor time and %.3f fsyncs a shard, %d bytes of history a shard, at most %d MiB of memory, %+d KiB of heap after",
 		n, took.Round(time.Millisecond), float64(n)/took.Seconds(), used/time.Duration(n), float64(writes)/float64(n), size/int64(n),
-		(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1024)
-	// How long it takes depends on what else the machine does. What it costs does not: 1,000 a second leave a core a millisecond for each.
-	if testenv.Full() && used/time.Duration(n) > time.Millisecond { // the race detector multiplies it
+		peak>>20, (int64(after.HeapAlloc)-int64(before.HeapAlloc))/1024)
+	// How long it takes depends on what else the machine does. What it costs does not: 1,000 a second are to leave half a core.
+	if testenv.Full() && used/time.Duration(n) > 500*time.Microsecond { // the race detector multiplies it
 		t.Errorf("a shard takes %v of processor time", used/time.Duration(n))
+	}
+	if peak > 64<<20 {
+		t.Errorf("%d bytes of memory in use", peak)
 	}
 	if writes > n/4 {
 		t.Errorf("%d writes for %d shards: they are not grouped", writes, n)
