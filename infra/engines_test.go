@@ -7,15 +7,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"hindcast/infra"
 	"hindcast/internal/asl"
@@ -235,6 +239,256 @@ func run(t *testing.T, definition any, input object, answers map[string][]stub) 
 		}
 	})
 	return result
+}
+
+// distributed is the backfill's definition as it is, but for what kumo lacks: intrinsic functions, of which there is one where results are written to.
+// Functions are named by the states that call them.
+func distributed(t *testing.T) object {
+	t.Helper()
+	var d object
+	if err := json.Unmarshal(infra.Backfill, &d); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(states object)
+	walk = func(states object) {
+		for name, s := range states {
+			state, _ := s.(object)
+			if parameters, ok := state["Parameters"].(object); ok {
+				parameters["FunctionName"] = name
+			}
+			if w, ok := state["ResultWriter"].(object); ok {
+				w["Parameters"] = object{"Bucket.$": "$.bucket", "Prefix": "results"}
+				w["WriterConfig"] = object{"Transformation": "COMPACT", "OutputType": "JSON"}
+			}
+			if p, ok := state["ItemProcessor"].(object); ok {
+				inner, _ := p["States"].(object)
+				walk(inner)
+			}
+		}
+	}
+	states, _ := d["States"].(object)
+	walk(states)
+	return d
+}
+
+// bucket holds what Maps read, by bucket and key. What they write is forgotten.
+type bucket map[string]string
+
+func (b bucket) Get(_ context.Context, name, key string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(b[name+"/"+key])), nil
+}
+
+func (bucket) List(context.Context, string, string) iter.Seq2[asl.Object, error] {
+	return func(func(asl.Object, error) bool) {}
+}
+
+func (bucket) Put(context.Context, string, string, []byte) error { return nil }
+
+// TestADistributedEngineAgrees has kumo run what the definition has of Distributed Maps, their items, tolerance and concurrency, of continuation and of task tokens.
+func TestADistributedEngineAgrees(t *testing.T) {
+	const many = 30
+	lines := func(field string, of ...any) string {
+		var b strings.Builder
+		for _, v := range of {
+			line, err := json.Marshal(object{field: v})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Write(append(line, '\n'))
+		}
+		return b.String()
+	}
+	call := func(state string, payload object) string {
+		text, err := json.Marshal(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state + " " + string(text)
+	}
+	round := func(shards int, key string, tolerate int, probe bool) object {
+		return object{"shards": shards, "shardsKey": key, "tolerate": tolerate, "probe": probe, "wide": true, "approved": false}
+	}
+	work := func(shard string) object { return object{"run": "r", "seq": 0, "shard": shard, "workers": 2} }
+	done := object{"done": true, "paused": false}
+	lap := func(shard string, seq int, paused bool) object {
+		return object{"run": "r", "seq": seq, "shard": shard, "workers": 2, "done": false, "paused": paused, "hold": 1}
+	}
+	var shards []any
+	everyOne := map[string][]stub{}
+	for i := range many {
+		shard := fmt.Sprint("n", i)
+		shards = append(shards, shard)
+		everyOne[call("Work", work(shard))] = []stub{{Payload: done}}
+	}
+	objects := bucket{
+		"b/tails": lines("partition", 0, 1), "b/two": lines("shard", "a", "b"), "b/one": lines("shard", "a"), "b/many": lines("shard", shards...), "b/again": lines("shard", "n7"),
+	}
+	answers := func(first object, more map[string][]stub) map[string][]stub {
+		out := map[string][]stub{
+			`Plan {"run":"r"}`:                                                {{Payload: object{"tails": 2, "tailsKey": "tails"}}},
+			`CaptureTail {"partition":0,"run":"r"}`:                           {{Payload: object{"records": 1, "segments": 1}}},
+			`CaptureTail {"partition":1,"run":"r"}`:                           {{Payload: object{"records": 2, "segments": 1}}},
+			`Shard {"run":"r"}`:                                               {{Payload: object{"shards": many}}},
+			call("Round", object{"run": "r", "last": object{"shards": many}}): {{Payload: first}},
+			call("Round", object{"run": "r", "last": first}):                  {{Payload: round(0, "", 0, false)}},
+			call("Work", work("a")):                                           {{Payload: done}},
+			call("Work", work("b")):                                           {{Payload: lap("b", 1, false)}},
+			call("Work", lap("b", 1, false)):                                  {{Payload: lap("b", 2, true)}},
+			call("Work", lap("b", 2, true)):                                   {{Payload: done}},
+			`Probe {"run":"r"}`:                                               {{Payload: object{"passed": true}}},
+			`ApproveProbe {"run":"r","what":"probe"}`:                         {{Payload: object{"by": "me"}}},
+			`ApproveCandidate {"run":"r","what":"candidate"}`:                 {{Payload: object{"by": "you"}}},
+			`Validate {"run":"r"}`:                                            {{Payload: object{"passed": true, "candidate": "c"}}},
+			`Promote {"by":"me","run":"r"}`:                                   {{Payload: object{"generation": 7}}},
+		}
+		maps.Copy(out, more)
+		return out
+	}
+	failed := stub{Error: "States.TaskFailed"} // whatever a function fails with, kumo's word for it
+	withProbe, without := round(1, "one", 0, true), round(0, "", 0, true)
+	approved := maps.Clone(without)
+	approved["go"] = object{"by": "me"}
+	someFailed := round(1, "again", 0, false)
+	cases := map[string]struct {
+		promote string
+		answers map[string][]stub
+		status  asl.Status
+		error   string
+		calls   int
+	}{
+		"laps and a pause": {"auto", answers(round(2, "two", 0, false), nil), asl.Succeeded, "", 12},
+		"approved":         {"approval", answers(round(2, "two", 0, false), nil), asl.Succeeded, "", 13},
+		"a probe": {"auto", answers(withProbe, map[string][]stub{
+			call("Round", object{"run": "r", "last": withProbe}):                 {{Payload: without}},
+			call("Round", object{"run": "r", "last": approved}):                  {{Payload: round(2, "two", 0, false)}},
+			call("Round", object{"run": "r", "last": round(2, "two", 0, false)}): {{Payload: round(0, "", 0, false)}},
+		}), asl.Succeeded, "", 17},
+		"tolerated, and done in the next round": {"auto", answers(round(many, "many", 5, false), merged(everyOne, map[string][]stub{
+			call("Work", work("n7")): {failed, {Payload: done}},
+			call("Round", object{"run": "r", "last": round(many, "many", 5, false)}): {{Payload: someFailed}},
+			call("Round", object{"run": "r", "last": someFailed}):                    {{Payload: round(0, "", 0, false)}},
+		})), asl.Succeeded, "", 40},
+		"too many failed": {"auto", answers(round(2, "two", 5, false), map[string][]stub{call("Work", work("a")): {failed}}), asl.Failed, "States.ExceedToleratedFailureThreshold", 0},
+	}
+	names := slices.Sorted(maps.Keys(cases))
+	var requests []object
+	inputs := map[string]object{}
+	for _, name := range names {
+		c := cases[name]
+		inputs[name] = object{"action": "backfill", "run": "r", "by": "me", "promote": c.promote, "bucket": "b", "concurrency": 2}
+		requests = append(requests, object{"definition": distributed(t), "input": inputs[name], "answers": c.answers, "objects": objects})
+	}
+	request, err := json.Marshal(requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(modules(t), "kumo"))
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
+	raw, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var theirs []struct {
+		Status, Error, Cause string
+		Output               object
+		Calls                []string
+	}
+	if err := json.Unmarshal(raw, &theirs); err != nil || len(theirs) != len(names) {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	for i, name := range names {
+		c := cases[name]
+		ours, calls := runDistributed(t, distributed(t), inputs[name], c.answers, objects)
+		var output object
+		if ours.Output != nil {
+			if err := json.Unmarshal(ours.Output, &output); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, o := range []object{output, theirs[i].Output} { // which name Map Runs, and files, each in its own way
+			delete(o, "capture")
+			delete(o, "backfill")
+		}
+		slices.Sort(calls)
+		slices.Sort(theirs[i].Calls)
+		if ours.Status != c.status || string(ours.Status) != theirs[i].Status || ours.Error != c.error || !reflect.DeepEqual(output, theirs[i].Output) {
+			t.Errorf("%s: ours %s %s %s %s\ntheirs %+v", name, ours.Status, ours.Error, ours.Cause, ours.Output, theirs[i])
+		}
+		// kumo computes what else there is before it fails a Map; we stop it, as Step Functions does.
+		if c.status == asl.Succeeded && (len(calls) != c.calls || !slices.Equal(calls, theirs[i].Calls)) {
+			t.Errorf("%s: %d calls\nours   %q\ntheirs %q", name, len(calls), calls, theirs[i].Calls)
+		}
+	}
+}
+
+func merged(all ...map[string][]stub) map[string][]stub {
+	out := map[string][]stub{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+// runDistributed runs the same in our engine. A function that is given a token answers by it.
+func runDistributed(t *testing.T, definition, input object, answers map[string][]stub, objects bucket) (result asl.Result, calls []string) {
+	t.Helper()
+	text, err := json.Marshal(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := asl.Parse(text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var answering sync.WaitGroup
+		met := map[string]int{}
+		e := &asl.Engine{Objects: objects}
+		e.Tasks = asl.TaskFunc(func(ctx context.Context, req asl.TaskRequest) (json.RawMessage, error) {
+			var payload object
+			if err := json.Unmarshal(req.Payload, &payload); err != nil {
+				return nil, err
+			}
+			delete(payload, "token")
+			told, err := json.Marshal(payload)
+			if err != nil {
+				return nil, err
+			}
+			key := req.Function + " " + string(told)
+			mu.Lock()
+			list, n := answers[key], met[key]
+			met[key]++
+			calls = append(calls, key)
+			mu.Unlock()
+			if len(list) == 0 {
+				return nil, fmt.Errorf("no answer for %s", key)
+			}
+			a := list[min(n, len(list)-1)]
+			if a.Error != "" {
+				return nil, &asl.Error{Name: a.Error, Cause: a.Cause}
+			}
+			body, err := json.Marshal(a.Payload)
+			if req.Token == "" || err != nil {
+				return body, err
+			}
+			answering.Go(func() {
+				for e.SendTaskSuccess(t.Context(), req.Token, body) != nil && t.Context().Err() == nil {
+					time.Sleep(time.Second)
+				}
+			})
+			return json.RawMessage("{}"), nil
+		})
+		if result, err = e.Start(t.Context(), m, "x", start); err != nil {
+			t.Error(err)
+		}
+		answering.Wait()
+	})
+	return result, calls
 }
 
 // TestTheValidatorAccepts the definition as it is, and not with faults.
