@@ -226,7 +226,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 				case 3:
 					h.env, h.within = busy(true), lengths[1]/2
 				}
-				for h.kills < each && !h.live(also) {
+				for ended := false; h.kills < each && !ended; {
+					ended = h.live(also)
 				}
 				ended := make(chan struct{})
 				var approving sync.WaitGroup
