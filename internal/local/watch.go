@@ -208,8 +208,11 @@ func (t *watcher) attempt(ev asl.Event) {
 func (t *watcher) shards(ctx context.Context) error {
 	v, env := &t.view, t.w.Env
 	if v.Shards == 0 {
-		list, err := env.Shards(ctx, t.run)
-		if err != nil || len(list) == 0 {
+		if cut, err := env.Cut(ctx, t.run); err != nil || !cut {
+			return err
+		}
+		progress, err := env.Done(ctx, t.run)
+		if err != nil {
 			return err
 		}
 		p, err := env.Planned(ctx, t.run)
@@ -220,7 +223,7 @@ func (t *watcher) shards(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v.Shards, v.RowsTotal = len(list), sum.ReadRows
+		v.Shards, v.RowsTotal = progress.Shards, sum.ReadRows
 	}
 	for info, err := range blob.All(ctx, env.Workspace, "runs/"+t.run+"/done/") {
 		if err != nil {

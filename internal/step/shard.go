@@ -79,14 +79,13 @@ type share struct {
 
 func shardKey(id string) string { return "shards/" + id + ".json" }
 
-// Shards lists a run's shards; none before they are cut.
-func (e *Env) Shards(ctx context.Context, run string) ([]string, error) {
-	var c cut
-	err := readJSON(ctx, e.runStore(run), cutKey, &c)
+// Cut reports whether a run's shards are cut.
+func (e *Env) Cut(ctx context.Context, run string) (bool, error) {
+	_, err := e.runStore(run).Head(ctx, cutKey)
 	if errors.Is(err, blob.ErrNotFound) {
-		err = nil
+		return false, nil
 	}
-	return c.Shards, err
+	return err == nil, err
 }
 
 // ShardRows is how many rows a shard reads.
