@@ -53,7 +53,7 @@ func inline(t *testing.T) object {
 		t.Fatal(err)
 	}
 	states, _ := d["States"].(object)
-	for name, items := range map[string]string{"Capture": "$.tails", "Backfill": "$.shards"} {
+	for name, items := range map[string]string{"Capture": "$.tails", "Backfill": "$.shards", "Gather": "$.divided"} {
 		m, _ := states[name].(object)
 		for _, field := range []string{"ItemReader", "ResultWriter", "Label", "MaxConcurrencyPath", "ToleratedFailurePercentagePath"} {
 			delete(m, field)
@@ -86,31 +86,31 @@ const logic = `{"StartAt":"Both","States":{
 	"Yes":{"Type":"Pass","Result":"yes","ResultPath":"$.which","End":true},"No":{"Type":"Fail","Error":"No"}}}`
 
 // roundAfter is the call of Round after one of so many shards.
-func roundAfter(shards, tolerate int) string {
-	return fmt.Sprintf(`Round {"last":{"approved":false,"probe":false,"shards":%d,"shardsKey":"s","tolerate":%d,"wide":true},"run":"r"}`, shards, tolerate)
+func roundAfter(shards, tolerate int, gather bool) string {
+	return fmt.Sprintf(`Round {"last":{"approved":false,"gather":%t,"probe":false,"shards":%d,"shardsKey":"s","tolerate":%d,"wide":true},"run":"r"}`, gather, shards, tolerate)
 }
 
 // round is what Round answers.
 func round(shards, tolerate int, probe, approved bool) stub {
-	return stub{Payload: object{"shards": shards, "shardsKey": "s", "tolerate": tolerate, "probe": probe, "approved": approved, "wide": !probe}}
+	return stub{Payload: object{"shards": shards, "shardsKey": "s", "tolerate": tolerate, "probe": probe, "approved": approved, "wide": !probe, "gather": false}}
 }
 
 func TestASecondEngineAgrees(t *testing.T) {
 	dir := modules(t)
 	answers := func(more map[string][]stub) map[string][]stub {
 		out := map[string][]stub{
-			`Plan {"run":"r"}`:                                 {{Payload: object{"tails": 0, "tailsKey": "t"}}},
-			`CaptureTail {"partition":0,"run":"r"}`:            {{Payload: object{"records": 1, "segments": 1}}},
-			`CaptureTail {"partition":1,"run":"r"}`:            {{Payload: object{"records": 2, "segments": 1}}},
-			`Shard {"run":"r"}`:                                {{Payload: object{"shards": 2}}},
-			`Round {"last":{"shards":2},"run":"r"}`:            {round(2, 5, false, false)},
-			roundAfter(2, 5):                                   {round(0, 0, false, false)},
-			`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
-			`Work {"run":"r","seq":0,"shard":"b","workers":2}`: {{Payload: object{"done": false, "paused": false, "run": "r", "seq": 1, "shard": "b", "workers": 2}}},
+			`Plan {"run":"r"}`:                                                             {{Payload: object{"tails": 0, "tailsKey": "t"}}},
+			`CaptureTail {"partition":0,"run":"r"}`:                                        {{Payload: object{"records": 1, "segments": 1}}},
+			`CaptureTail {"partition":1,"run":"r"}`:                                        {{Payload: object{"records": 2, "segments": 1}}},
+			`Shard {"run":"r"}`:                                                            {{Payload: object{"shards": 2}}},
+			`Round {"last":{"shards":2},"run":"r"}`:                                        {round(2, 5, false, false)},
+			roundAfter(2, 5, false):                                                        {round(0, 0, false, false)},
+			`Work {"run":"r","seq":0,"shard":"a","workers":2}`:                             {{Payload: object{"done": true, "paused": false}}},
+			`Work {"run":"r","seq":0,"shard":"b","workers":2}`:                             {{Payload: object{"done": false, "paused": false, "run": "r", "seq": 1, "shard": "b", "workers": 2}}},
 			`Work {"done":false,"paused":false,"run":"r","seq":1,"shard":"b","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
-			`Validate {"run":"r"}`:           {{Payload: object{"passed": true, "candidate": "c"}}},
-			`Promote {"by":"me","run":"r"}`:  {{Payload: object{"generation": 7}}},
-			`Rollback {"by":"me","run":"r"}`: {{Payload: object{"generation": 8}}},
+			`Validate {"run":"r"}`:                                                         {{Payload: object{"passed": true, "candidate": "c"}}},
+			`Promote {"by":"me","run":"r"}`:                                                {{Payload: object{"generation": 7}}},
+			`Rollback {"by":"me","run":"r"}`:                                               {{Payload: object{"generation": 8}}},
 		}
 		maps.Copy(out, more)
 		return out
@@ -137,17 +137,23 @@ func TestASecondEngineAgrees(t *testing.T) {
 		"retries":            {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient, transient, {Payload: object{"shards": 2}}}}), asl.Succeeded},
 		"retries in vain":    {inline(t), input(nil), answers(map[string][]stub{`Shard {"run":"r"}`: {transient}}), asl.Failed},
 		"some failed": {inline(t), input(nil), answers(map[string][]stub{
-			roundAfter(2, 5): {round(1, 0, false, false)},
-			roundAfter(1, 0): {round(0, 0, false, false)},
+			roundAfter(2, 5, false): {round(1, 0, false, false)},
+			roundAfter(1, 0, false): {round(0, 0, false, false)},
+		}), asl.Succeeded},
+		"divided": {inline(t), input(object{"divided": []any{object{"shard": "c"}}}), answers(map[string][]stub{
+			roundAfter(2, 5, false):                            {{Payload: object{"shards": 1, "shardsKey": "s", "tolerate": 5, "probe": false, "approved": false, "wide": true, "gather": true}}},
+			roundAfter(1, 5, true):                             {round(0, 0, false, false)},
+			`Work {"run":"r","seq":0,"shard":"c","workers":2}`: {{Payload: object{"done": false, "paused": true, "hold": 1, "run": "r", "seq": 1, "shard": "c", "workers": 2}}},
+			`Work {"done":false,"hold":1,"paused":true,"run":"r","seq":1,"shard":"c","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
 		}), asl.Succeeded},
 		"probed and approved": {inline(t), input(object{"promote": "approval"}), answers(map[string][]stub{
 			`Round {"last":{"shards":2},"run":"r"}`: {round(1, 0, true, false)},
-			`Round {"last":{"approved":false,"probe":true,"shards":1,"shardsKey":"s","tolerate":0,"wide":false},"run":"r"}`: {round(0, 0, true, false)},
+			`Round {"last":{"approved":false,"gather":false,"probe":true,"shards":1,"shardsKey":"s","tolerate":0,"wide":false},"run":"r"}`: {round(0, 0, true, false)},
 			`Probe {"run":"r"}`:                       {{Payload: object{"passed": true}}},
 			`ApproveProbe {"run":"r","what":"probe"}`: {{Payload: object{"by": "me"}}},
-			`Round {"last":{"approved":false,"go":{"by":"me"},"probe":true,"shards":0,"shardsKey":"s","tolerate":0,"wide":false},"run":"r"}`: {round(2, 5, false, true)},
-			`Round {"last":{"approved":true,"probe":false,"shards":2,"shardsKey":"s","tolerate":5,"wide":true},"run":"r"}`:                   {round(0, 0, false, true)},
-			`ApproveCandidate {"run":"r","what":"candidate"}`:                                                                                {{Payload: object{"by": "you"}}},
+			`Round {"last":{"approved":false,"gather":false,"go":{"by":"me"},"probe":true,"shards":0,"shardsKey":"s","tolerate":0,"wide":false},"run":"r"}`: {round(2, 5, false, true)},
+			`Round {"last":{"approved":true,"gather":false,"probe":false,"shards":2,"shardsKey":"s","tolerate":5,"wide":true},"run":"r"}`:                   {round(0, 0, false, true)},
+			`ApproveCandidate {"run":"r","what":"candidate"}`: {{Payload: object{"by": "you"}}},
 		}), asl.Succeeded},
 		"poison":         {inline(t), input(nil), answers(map[string][]stub{`Work {"run":"r","seq":0,"shard":"a","workers":2}`: {{Error: "Worker.Poison", Cause: "a"}}}), asl.Failed},
 		"rollback":       {inline(t), input(object{"action": "rollback"}), answers(nil), asl.Succeeded},

@@ -68,16 +68,15 @@ func acrossShards(ctx context.Context, shards []ShardIDs, told map[transform.Con
 	schemes := map[partition.Scheme][]*idStream{}
 	var order []partition.Scheme
 	for _, s := range shards {
-		body, err := s.Open(ctx)
+		in, err := openIDs(ctx, s, len(shards))
 		if err != nil {
 			return 0, err
 		}
-		open = append(open, body)
-		buffer := min(64<<10, max(64<<20/len(shards), 4<<10))
+		open = append(open, in.body)
 		if schemes[s.Scheme] == nil {
 			order = append(order, s.Scheme)
 		}
-		schemes[s.Scheme] = append(schemes[s.Scheme], &idStream{ShardIDs: s, r: bufio.NewReaderSize(body, buffer)})
+		schemes[s.Scheme] = append(schemes[s.Scheme], in)
 	}
 	var met []meeting
 	for _, scheme := range order {
@@ -102,6 +101,49 @@ func acrossShards(ctx context.Context, shards []ShardIDs, told map[transform.Con
 	}
 	slices.SortStableFunc(met, func(a, b meeting) int { return cmp.Compare(a.fingerprint, b.fingerprint) })
 	return seen, compare(ctx, met, told, r)
+}
+
+// GatherIDs writes all the fingerprints that shards left to dst, by group, as one shard leaves them. Shared says that two shards have one in common.
+func GatherIDs(ctx context.Context, shards []ShardIDs, dst io.Writer) (shared bool, err error) {
+	var streams []*idStream
+	defer func() {
+		for _, s := range streams {
+			err = errors.Join(err, s.body.Close())
+		}
+	}()
+	for _, s := range shards {
+		in, err := openIDs(ctx, s, len(shards))
+		if err != nil {
+			return false, err
+		}
+		streams = append(streams, in)
+	}
+	var group idGroup
+	var out []byte
+	for g := range transform.FingerprintGroups {
+		if err := cmp.Or(ctx.Err(), group.read(streams, g)); err != nil {
+			return false, err
+		}
+		group.meet(func(uint64, uint32, uint32) { shared = true })
+		out = out[:0]
+		for _, id := range group.ids {
+			out = binary.LittleEndian.AppendUint64(out, id)
+		}
+		if _, err := dst.Write(out); err != nil {
+			return false, fmt.Errorf("write fingerprints: %w", err)
+		}
+	}
+	return shared, nil
+}
+
+// openIDs opens what one of so many shards left.
+func openIDs(ctx context.Context, s ShardIDs, shards int) (*idStream, error) {
+	body, err := s.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	buffer := min(64<<10, max(64<<20/shards, 4<<10))
+	return &idStream{ShardIDs: s, body: body, r: bufio.NewReaderSize(body, buffer)}, nil
 }
 
 // idGroup is a group of fingerprints of the shards of a scheme.
@@ -184,7 +226,8 @@ func compare(ctx context.Context, met []meeting, told map[transform.Conflict]boo
 
 type idStream struct {
 	ShardIDs
-	r *bufio.Reader
+	body io.Closer
+	r    *bufio.Reader
 }
 
 // next returns the next id of a group; ok is false at its end. Groups are asked for in order.

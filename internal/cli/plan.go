@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -146,6 +147,17 @@ func printPlanLines(w io.Writer, s step.Summary) {
 	}
 	fmt.Fprintf(w, "writes   %d partitions%s in %s; each row is read %.2f times; about %s on one worker\n",
 		s.Slots, grow, shards, s.Amplification, estimate(s))
+	for i, d := range s.Divided {
+		if i == 5 {
+			fmt.Fprintf(w, "         and %d partitions more, likewise\n", len(s.Divided)-i)
+			break
+		}
+		how := fmt.Sprintf("%d stretches of the log, computed beside each other and merged", d.Workers)
+		if d.ByKey {
+			how = fmt.Sprintf("%d shares of its keys, each of which reads all of it, since not every transform says how parts are merged", d.Workers)
+		}
+		fmt.Fprintf(w, "divides  %s of %s, %d rows, in %s\n", d.Slot, strings.Join(d.Tables, " and "), d.Rows, how)
+	}
 }
 
 // dash writes offsets, and a dash for none.

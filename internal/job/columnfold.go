@@ -23,6 +23,9 @@ type ColumnFold[E, S any] struct {
 	Apply func(s *S, e *E, events []Event)
 	// Finish, if set, completes the rows of all groups after the last event.
 	Finish func(s *S)
+	// Merge, if set, does what that of a [Fold] does: it adds groups of later, which are the rows of events, to groups of s, in the order of the log. Finish is then called
+	// for some of the groups at a time.
+	Merge func(s, later *S, events []Event)
 	// Version, if set, is the column of events, an int64, that guards each key as [Fold.Version] does.
 	Version string
 }
@@ -71,6 +74,9 @@ func (f ColumnFold[E, S]) types() (t columnTypes, err error) {
 		return t, err
 	}
 	var bad []error
+	if f.Merge != nil {
+		bad = append(bad, mergeable(state, f.Version != ""))
+	}
 	for i := range t.rows {
 		row := &t.rows[i]
 		if !row.key {
@@ -110,7 +116,7 @@ func (f ColumnFold[E, S]) Shape() (Shape, error) {
 	}
 	return Shape{
 		Events: schemaOf(t.events), Rows: schemaOf(t.rows), Keys: len(t.keys),
-		OneRowPerKey: true, Versioned: f.Version != "",
+		OneRowPerKey: true, Versioned: f.Version != "", Merges: f.Merge != nil,
 	}, nil
 }
 
@@ -122,6 +128,7 @@ func (f ColumnFold[E, S]) Open(o Options) (Runner, error) {
 	}
 	r := &columnRunner[E, S]{
 		spec: f, types: t, slots: o.Slots, events: new(E), state: new(S), keys: newKeys(o.Bucket != nil, f.Version != ""),
+		share: o.Keys, partial: o.Partial,
 	}
 	events := reflect.ValueOf(r.events).Elem()
 	for _, v := range events.Fields() {
@@ -181,6 +188,8 @@ type columnRunner[E, S any] struct {
 	slots    int
 	bucket   func([]byte) int
 	bucketBy int
+	share    Share
+	partial  bool
 
 	in      []column // the fields of events
 	events  *E
@@ -228,7 +237,7 @@ func (r *columnRunner[E, S]) Add(b *record.Batch, rows, slots []int32, out *Outc
 	if len(r.taken) == 0 {
 		return nil
 	}
-	r.grow()
+	grow(r.columns, len(r.keys.entries))
 	if err := r.apply(b); err != nil {
 		return &Failure{r.taken[0].Row, err}
 	}
@@ -240,9 +249,13 @@ func (r *columnRunner[E, S]) Add(b *record.Batch, rows, slots []int32, out *Outc
 
 // group finds the groups of a block's events, or makes them.
 func (r *columnRunner[E, S]) group(b block[E], out *Outcome) error {
+	failed, filtered := len(out.Failures), out.Filtered
 	r.live, r.place = r.live[:0], r.place[:0]
 	for next := 0; next < len(b.rows); {
 		next = r.ask(b, next, out)
+	}
+	if r.share.Number > 0 {
+		out.elsewhere(failed, filtered)
 	}
 	r.look(b.batch)
 	versions := []int64(nil)
@@ -252,6 +265,10 @@ func (r *columnRunner[E, S]) group(b block[E], out *Outcome) error {
 	f := &r.found
 	for n, row := range r.live {
 		id := f.ids[n]
+		if id == elsewhere {
+			out.Elsewhere++
+			continue
+		}
 		if cell := f.cells[n]; id == none && cell != nil {
 			id = *cell - 1
 		}
@@ -360,7 +377,11 @@ func (r *columnRunner[E, S]) look(b *record.Batch) {
 		}
 		f.ends[n+1] = len(f.keys)
 		f.hashes[n] = r.keys.hash(slot, f.key(n))
-		unknown++
+		if r.share.has(f.hashes[n]) {
+			unknown++
+		} else {
+			f.set(n, elsewhere)
+		}
 	}
 	if unknown > 0 {
 		r.keys.touch(f, len(r.live))
@@ -398,11 +419,10 @@ func (r *columnRunner[E, S]) add(b *record.Batch, n int) (uint32, error) {
 	return r.keys.add(r.found.hashes[n], slot, r.found.key(n)), nil
 }
 
-// grow gives each group its values.
-func (r *columnRunner[E, S]) grow() {
-	n := len(r.keys.entries)
-	for i := range r.columns {
-		c := &r.columns[i]
+// grow gives each of n groups its values.
+func grow(columns []stateColumn, n int) {
+	for i := range columns {
+		c := &columns[i]
 		if have := c.len(); have < n {
 			c.slice.Grow(n - have)
 			c.slice.SetLen(n)
@@ -418,7 +438,7 @@ func (r *columnRunner[E, S]) apply(b *record.Batch) (err error) {
 		}
 	}()
 	r.spec.Apply(r.state, r.events, r.taken)
-	return r.whole("Apply")
+	return whole(r.columns, len(r.keys.entries), "Apply")
 }
 
 // span says where the events that were taken lie in the log.
@@ -430,10 +450,10 @@ func (r *columnRunner[E, S]) span(b *record.Batch) string {
 }
 
 // whole holds the columns of the state against the number of groups.
-func (r *columnRunner[E, S]) whole(after string) error {
-	for i := range r.columns {
-		if c := &r.columns[i]; c.len() != len(r.keys.entries) {
-			return fmt.Errorf("%s left %s with %d values for %d groups: set values, and leave the slice as it is", after, c.name, c.len(), len(r.keys.entries))
+func whole(columns []stateColumn, groups int, after string) error {
+	for i := range columns {
+		if c := &columns[i]; c.len() != groups {
+			return fmt.Errorf("%s left %s with %d values for %d groups: set values, and leave the slice as it is", after, c.name, c.len(), groups)
 		}
 	}
 	return nil
@@ -467,12 +487,17 @@ func (r *columnRunner[E, S]) lent(p unsafe.Pointer) bool {
 // Drain implements [Runner].
 func (r *columnRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) error {
 	if r.order == nil {
-		if err := r.finish(); err != nil {
-			return err
+		if !r.partial {
+			if err := r.spec.finish(r.state, r.columns, len(r.keys.entries)); err != nil {
+				return err
+			}
 		}
 		r.order = r.keys.sorted()
 	}
 	b := newBatch(r.types.rows)
+	if r.partial {
+		b = partialBatch(r.types.rows[:len(r.types.keys)])
+	}
 	for order := ofSlot(r.order, int32(slot)); len(order) > 0; {
 		n := min(outRows, len(order))
 		truncate(b, 0)
@@ -487,17 +512,18 @@ func (r *columnRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) er
 	return nil
 }
 
-func (r *columnRunner[E, S]) finish() error {
-	if r.spec.Finish == nil {
+// finish finishes all of a number of groups.
+func (f ColumnFold[E, S]) finish(state *S, columns []stateColumn, groups int) error {
+	if f.Finish == nil {
 		return nil
 	}
-	if err := calling("Finish", func() { r.spec.Finish(r.state) }); err != nil {
+	if err := calling("Finish", func() { f.Finish(state) }); err != nil {
 		return err
 	}
-	return r.whole("Finish")
+	return whole(columns, groups, "Finish")
 }
 
-// appendRows adds the rows of groups to b, a column at a time.
+// appendRows adds what is drained of groups to b, a column at a time.
 func (r *columnRunner[E, S]) appendRows(b *record.Batch, order []sorted) error {
 	keys := b.Columns[:len(r.types.keys)]
 	for _, o := range order {
@@ -505,18 +531,28 @@ func (r *columnRunner[E, S]) appendRows(b *record.Batch, order []sorted) error {
 			return err
 		}
 	}
-	for i := range r.columns {
-		c := &r.columns[i]
+	name := func(n int) []byte { return r.keys.key(order[n].id) }
+	if r.partial {
+		b.Len = len(order)
+		return appendPartials(&b.Columns[len(keys)], r.columns, order, name)
+	}
+	return appendStates(b, r.columns, len(order), func(n int) uint32 { return order[n].id }, name)
+}
+
+// appendStates fills the columns of b that are no keys with the values of n groups. Key is that of the nth, for errors.
+func appendStates(b *record.Batch, columns []stateColumn, groups int, group func(n int) uint32, key func(n int) []byte) error {
+	for i := range columns {
+		c := &columns[i]
 		if c.field == nil {
 			continue
 		}
-		for n, o := range order {
-			if err := c.field.appendTo(&b.Columns[c.to], n, c.value(o.id)); err != nil {
-				return fmt.Errorf("row of key %q: %w", r.keys.key(o.id), err)
+		for n := range groups {
+			if err := c.field.appendTo(&b.Columns[c.to], n, c.value(group(n))); err != nil {
+				return fmt.Errorf("row of key %q: %w", key(n), err)
 			}
 		}
 	}
-	b.Len = len(order)
+	b.Len = groups
 	return nil
 }
 
@@ -590,7 +626,7 @@ func (r *columnRunner[E, S]) Restore(src io.Reader) error {
 			return err
 		}
 	}
-	r.grow()
+	grow(r.columns, len(r.keys.entries))
 	for i := range r.columns {
 		for id := range r.keys.entries {
 			if decodePlain(in, r.columns[i].slice.Index(id)); in.Err() != nil {

@@ -26,6 +26,10 @@ type Fold[E, S any] struct {
 	Apply func(*S, *E)
 	// Finish, if set, completes a row after the key's last event: say, an average, or the size of a set.
 	Finish func(*S)
+	// Merge, if set, adds what came of a later part of a key's events to what came of those before it, so that a partition with very many events can be
+	// computed in parts at once: the state must become what Apply would have made of all of them in order. Without it, and with Version, such a partition's keys are
+	// divided instead, among computations that each read all of its events. A state with floats cannot be merged: their sums depend on where events are cut.
+	Merge func(s, later *S)
 	// Version, if set, guards each key: an event whose version is not above that of the last one applied to its key is
 	// skipped. Events of one key must come in order of version.
 	Version func(*E) int64
@@ -39,6 +43,9 @@ func (f Fold[E, S]) Shape() (Shape, error) {
 	if f.Apply == nil {
 		errs = append(errs, errors.New("fold has no Apply: say what an event adds to the state"))
 	}
+	if f.Merge != nil && rowErr == nil {
+		errs = append(errs, mergeable(reflect.TypeFor[S](), f.Version != nil))
+	}
 	if f.Key == nil && row.keys > 0 {
 		errs = append(errs, fmt.Errorf("fold has no Key, but %s has key columns: say what an event's key is", row.name))
 	}
@@ -47,7 +54,7 @@ func (f Fold[E, S]) Shape() (Shape, error) {
 	}
 	return Shape{
 		Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys,
-		OneRowPerKey: true, Versioned: f.Version != nil,
+		OneRowPerKey: true, Versioned: f.Version != nil, Merges: f.Merge != nil,
 	}, nil
 }
 
@@ -67,7 +74,7 @@ func (f Fold[E, S]) Open(o Options) (Runner, error) {
 	}
 	r := &foldRunner[E, S]{
 		fold: f, in: in, row: row, slots: o.Slots, deep: refers(t), borrowed: borrowers(t, row), states: &states[S]{keys: newKeys(o.Bucket != nil, f.Version != nil)},
-		fresh: make([]S, blockRows), versions: make([]int64, blockRows), hidden: newHidden(t),
+		fresh: make([]S, blockRows), versions: make([]int64, blockRows), hidden: newHidden(t), share: o.Keys, partial: o.Partial,
 	}
 	r.found.slots = make([]codes, o.Slots)
 	if o.Bucket != nil {
@@ -86,6 +93,8 @@ type foldRunner[E, S any] struct {
 	slots    int
 	bucket   func([]byte) int
 	bucketBy *field
+	share    Share
+	partial  bool
 	states   *states[S]
 
 	// deep says that S has maps, slices or pointers: a copy of it does not undo an Apply.
@@ -100,12 +109,12 @@ type foldRunner[E, S any] struct {
 	live     []int32
 	found    found
 
-	sealed       bool
-	before       S
-	key, scratch []byte
-	applied      int64
-	hidden       hidden
-	order        []sorted // of drained states, once draining began
+	sealed  bool
+	before  S
+	scratch []byte
+	applied int64
+	hidden  hidden
+	order   []sorted // of drained states, once draining began
 }
 
 // Add implements [Runner].
@@ -119,12 +128,15 @@ func (r *foldRunner[E, S]) Add(b *record.Batch, rows, slots []int32, out *Outcom
 // apply takes the events of a block in three steps, so that looking for one key does not wait for another's memory: what the author says of
 // each event, where the state of each key is, and then the events, in order, to their states.
 func (r *foldRunner[E, S]) apply(b block[E], out *Outcome) error {
-	failed := len(out.Failures)
+	failed, filtered := len(out.Failures), out.Filtered
 	r.live = r.live[:0]
 	for next := 0; next < len(b.events); {
 		next = r.ask(b, next, out)
 	}
 	r.find(b, out)
+	if r.share.Number > 0 {
+		out.elsewhere(failed, filtered)
+	}
 	for next := 0; next < len(r.live); {
 		var err error
 		if next, err = r.applyFrom(b, next, out); err != nil {
@@ -198,6 +210,10 @@ func (r *foldRunner[E, S]) applyFrom(b block[E], n int, out *Outcome) (next int,
 	for ; n < len(r.live); n++ {
 		i := r.live[n]
 		e, id := &b.events[i], r.found.ids[n]
+		if id == elsewhere {
+			out.Elsewhere++
+			continue
+		}
 		if id == none { // but an event of this block may have brought it since
 			id = r.states.find(b.slot(int(i)), r.found.key(n), r.found.hashes[n])
 		}
@@ -272,21 +288,14 @@ func (r *foldRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) erro
 	if r.order == nil {
 		r.order = r.states.sorted()
 	}
-	b := newBatch(r.row.fields)
+	b, add := newBatch(r.row.fields), r.fold.addRow
+	if r.partial {
+		b, add = partialBatch(r.row.fields[:r.row.keys]), r.fold.addPartial
+	}
 	for _, o := range ofSlot(r.order, int32(slot)) {
 		state := r.states.at(o.id)
-		if err := r.finish(state); err != nil {
+		if err := add(b, &r.row, state, r.states.key(o.id)); err != nil {
 			return err
-		}
-		var err error
-		if r.key, err = r.row.appendKey(r.key[:0], unsafe.Pointer(state)); err == nil && !bytes.Equal(r.key, r.states.key(o.id)) {
-			err = fmt.Errorf("a key column of %s was changed by Apply or Finish: only Key may set it", r.row.name)
-		}
-		if err == nil {
-			err = r.row.appendTo(b, unsafe.Pointer(state))
-		}
-		if err != nil {
-			return fmt.Errorf("row of key %q: %w", r.states.key(o.id), err)
 		}
 		*state = *new(S) // frees what it points to
 		if b.Len == outRows {
@@ -302,11 +311,30 @@ func (r *foldRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) erro
 	return yield(b)
 }
 
-func (r *foldRunner[E, S]) finish(state *S) error {
-	if r.fold.Finish == nil {
-		return nil
+// addRow finishes a state, whose key is given, and adds its row to b.
+func (f Fold[E, S]) addRow(b *record.Batch, row *rowType, state *S, key []byte) error {
+	if f.Finish != nil {
+		if err := calling("Finish", func() { f.Finish(state) }); err != nil {
+			return err
+		}
 	}
-	return calling("Finish", func() { r.fold.Finish(state) })
+	err := row.sameKey(unsafe.Pointer(state), key)
+	if err == nil {
+		err = row.appendTo(b, unsafe.Pointer(state))
+	}
+	if err != nil {
+		return fmt.Errorf("row of key %q: %w", key, err)
+	}
+	return nil
+}
+
+// sameKey asks that the row at p still has a key.
+func (t *rowType) sameKey(p unsafe.Pointer, key []byte) error {
+	var err error
+	if t.key, err = t.appendKey(t.key[:0], p); err == nil && !bytes.Equal(t.key, key) {
+		err = fmt.Errorf("a key column of %s was changed by Apply or Finish, or by Merge: only Key may set it", t.name)
+	}
+	return err
 }
 
 // Snapshot implements [Runner].

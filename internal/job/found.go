@@ -30,6 +30,16 @@ type codes struct {
 // mostCodes is how many entries found keeps, over all slots.
 const mostCodes = 1 << 22
 
+// elsewhere stands for the id of a key that another share has.
+const elsewhere = none - 1
+
+// set notes the id of key n.
+func (f *found) set(n int, id uint32) {
+	if f.ids[n] = id; f.cells[n] != nil {
+		*f.cells[n] = id + 1
+	}
+}
+
 func (f *found) key(n int) []byte { return f.keys[f.ends[n]:f.ends[n+1]] }
 
 // cell is where the id of a slot's state for a code of d is kept.
@@ -75,7 +85,11 @@ func (r *foldRunner[E, S]) find(b block[E], out *Outcome) {
 			}
 			f.ends[kept+1] = len(f.keys)
 			f.hashes[kept] = r.states.hash(slot, f.key(kept))
-			unknown++
+			if r.share.has(f.hashes[kept]) {
+				unknown++
+			} else {
+				f.set(kept, elsewhere)
+			}
 		}
 		r.live[kept] = i
 		kept++
@@ -85,9 +99,7 @@ func (r *foldRunner[E, S]) find(b block[E], out *Outcome) {
 		r.states.touch(f, kept)
 		for n, i := range r.live {
 			if f.ids[n] == none {
-				if f.ids[n] = r.states.find(b.slot(int(i)), f.key(n), f.hashes[n]); f.cells[n] != nil {
-					*f.cells[n] = f.ids[n] + 1
-				}
+				f.set(n, r.states.find(b.slot(int(i)), f.key(n), f.hashes[n]))
 			}
 		}
 	}
@@ -149,7 +161,7 @@ func (s *keys) touch(f *found, n int) {
 func (s *states[S]) touchStates(ids []uint32) {
 	size, sum := unsafe.Sizeof(*new(S)), uint64(0)
 	for _, id := range ids {
-		if id != none {
+		if id < elsewhere {
 			p := unsafe.Pointer(s.at(id))
 			sum += uint64(*(*byte)(p)) + uint64(*(*byte)(unsafe.Add(p, size-1)))
 		}

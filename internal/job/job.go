@@ -27,6 +27,10 @@
 //		Finish: func(r *Revenue) { r.Invoices = r.Seen.Len() },
 //	}
 //
+// A partition with very many events is computed in parts, beside each other, where the fold says how two are merged, the later one into the one before:
+//
+//	Merge: func(r, later *Revenue) { r.Units += later.Units; r.Seen.AddAll(later.Seen) },
+//
 // A map makes any number of rows of an event:
 //
 //	job.Map[Line, Entry]{
@@ -69,6 +73,15 @@
 //			}
 //		},
 //	}
+//
+// Its Merge is given groups of the later part, as rows, and those that they go into:
+//
+//	Merge: func(r, later *Revenues, events []job.Event) {
+//		for _, e := range events {
+//			r.Units[e.Group] += later.Units[e.Row]
+//			r.Lines[e.Group] += later.Lines[e.Row]
+//		}
+//	},
 //
 // Groups are found, and their values made, by the engine: dictionaries are never spelled out, and Apply is called once for thousands of events. Where and
 // Version are as in a [Fold]. What differs is a panic in Apply: a [Fold] loses one event to the dead letters, a ColumnFold voids the run, and names the offsets that it was at.

@@ -44,7 +44,7 @@ func (m Map[E, R]) Shape() (Shape, error) {
 	if err != nil {
 		return Shape{}, err
 	}
-	return Shape{Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys}, nil
+	return Shape{Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys, Merges: true}, nil
 }
 
 // Open implements [Transform].
@@ -57,7 +57,7 @@ func (m Map[E, R]) Open(o Options) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &mapRunner[E, R]{spec: m, events: events, in: in, row: row, same: same, slots: make([]rowList, o.Slots), bucket: o.Bucket}
+	r := &mapRunner[E, R]{spec: m, events: events, in: in, row: row, same: same, slots: make([]rowList, o.Slots), bucket: o.Bucket, share: o.Keys}
 	r.emit = func(row R) { r.emitted = append(r.emitted, row) }
 	if o.Bucket != nil {
 		if r.bucketBy, err = row.bucketColumn(o); err != nil {
@@ -74,6 +74,7 @@ type mapRunner[E, R any] struct {
 	row      rowType
 	bucket   func([]byte) int
 	bucketBy *field
+	share    Share
 	slots    []rowList
 	drained  bool
 	emit     func(R)
@@ -93,6 +94,10 @@ func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome
 	}
 	if err := checkColumns(b, r.events); err != nil {
 		return err
+	}
+	if r.share.Number > 0 {
+		out.Elsewhere += int64(len(rows))
+		return nil
 	}
 	of := &record.Batch{Len: b.Len, Columns: b.Columns[:len(r.in.fields)], Offsets: b.Offsets, RecordTimes: b.RecordTimes}
 	return r.in.eachBlock(of, rows, slots, func(block block[E]) error {

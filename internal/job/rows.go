@@ -23,6 +23,7 @@ type rowType struct {
 	name   string
 	fields []field
 	keys   int
+	key    []byte // scratch
 }
 
 func rowTypeOf(t reflect.Type, tags tags) (rowType, error) {

@@ -23,6 +23,13 @@ func (s *Set[T]) Add(v T) {
 	(*s)[v] = struct{}{}
 }
 
+// AddAll puts all of o in the set: how two parts of a state are merged.
+func (s *Set[T]) AddAll(o Set[T]) {
+	for v := range o {
+		s.Add(v)
+	}
+}
+
 // Has reports whether v is in the set.
 func (s Set[T]) Has(v T) bool {
 	_, ok := s[v]

@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"io"
+	"iter"
 
 	"hindcast/internal/record"
 )
@@ -27,6 +28,8 @@ type Shape struct {
 	OneRowPerKey bool
 	// Versioned says that a version guard skips events at or below the version that their key has.
 	Versioned bool
+	// Merges says that what comes of parts of the log, one after the other, can be merged: the transform is a [Merger].
+	Merges bool
 }
 
 // Options say how a computation keeps partitions apart.
@@ -37,6 +40,29 @@ type Options struct {
 	// [record.Column] would hold it: a string's bytes, an integer in decimal. Else the caller of [Runner.Add] decides.
 	Bucket       func(value []byte) int
 	BucketColumn int
+	// Keys are those that the computation keeps.
+	Keys Share
+	// Partial has [Runner.Drain] yield what [Merger.Combine] takes.
+	Partial bool
+}
+
+// Share is some of the keys, divided by their hashes among Of computations that are given the same events: those of number Number. The zero Share is all keys. What
+// has no key, or is not known to, as an event that Where leaves out, is number 0's; so are all rows of a map.
+type Share struct {
+	Number int `json:"number"`
+	Of     int `json:"of"`
+}
+
+// has reports whether a key belongs to the share, by its hash. The bits are not those that indexes and scratch files go by.
+func (s Share) has(hash uint64) bool { return s.Of < 2 || int(hash>>32&0xFFFF)%s.Of == s.Number }
+
+// Merger is a transform that can be computed in parts: of events that are cut, in the order of the log, among computations with [Options.Partial].
+type Merger interface {
+	Transform
+	// Partial are the columns that such a computation drains: the key columns as rows have them, and what is kept of the key.
+	Partial() (record.Schema, error)
+	// Combine makes rows of what they drained of one slot, which comes sorted by key, and for one key in the order of the log. What it yields is valid until the next.
+	Combine(partials iter.Seq2[*record.Batch, error]) iter.Seq2[*record.Batch, error]
 }
 
 // Runner is one computation: rows go in, then each slot is drained once. It is not safe for concurrent use.
@@ -64,6 +90,8 @@ type Outcome struct {
 	Stale    int64 // at or below the version that its key already has
 	Failures []Failure
 	Left     []Left // not looked at; see [Bounded]
+	// Elsewhere counts what another [Share] accounts for.
+	Elsewhere int64
 }
 
 // Failure is an event that the transform could not take. As the error of [Runner.Add] it says which event voids the computation.

@@ -13,8 +13,8 @@ import (
 	"hindcast/internal/step"
 )
 
-// backfill is the state whose Map Runs compute shards.
-const backfill = "Backfill"
+// computes reports whether the Map Runs of a state compute shards.
+func computes(state string) bool { return state == "Backfill" || state == "Gather" }
 
 // obeyEvery is how often the process that drives a run looks what is asked of it.
 const obeyEvery = time.Second
@@ -70,7 +70,7 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 			}
 			for _, m := range engine.MapRuns() {
 				known, seen := applied[m.ARN]
-				if seen && known == changes || !seen && changes == 0 && (m.State != backfill || m.MaxConcurrency == workers) {
+				if seen && known == changes || !seen && changes == 0 && (!computes(m.State) || m.MaxConcurrency == workers) {
 					continue // a Map Run that is gone on with has the concurrency that it was begun with
 				}
 				if err := engine.UpdateMapRun(m.ARN, update(m, asked, workers)); err == nil || errors.Is(err, asl.ErrNoMapRun) {
@@ -101,7 +101,7 @@ func (w *Workspace) answer(ctx context.Context, engine *asl.Engine, run string, 
 func update(m asl.MapRun, asked step.Control, workers int) asl.MapRunUpdate {
 	_, paused := asked.Paused()
 	u := asl.MapRunUpdate{Paused: &paused}
-	if m.State == backfill {
+	if computes(m.State) {
 		if n := asked.Concurrency(); n > 0 {
 			workers = n
 		}

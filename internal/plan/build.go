@@ -29,7 +29,7 @@ func Build(s *spec.Spec, w *spec.Window, inv Inventory, opts Options) (*Plan, er
 	p := &Plan{
 		Format: Format, Code: opts.Code, SpecDigest: s.Digest(), Spec: s,
 		Topic: inv.Topic, TopicID: inv.TopicID, AsOf: inv.AsOf, Window: w,
-		ShardRows: cmp.Or(opts.ShardRows, DefaultShardRows), NoPrune: opts.NoPrune, Ignored: inv.Ignored, AtLeastOnce: inv.AtLeastOnce, Listed: inv.Listed,
+		ShardRows: cmp.Or(opts.ShardRows, DefaultShardRows), Merges: opts.Merges, NoPrune: opts.NoPrune, Ignored: inv.Ignored, AtLeastOnce: inv.AtLeastOnce, Listed: inv.Listed,
 		Warnings: slices.Clone(inv.Notes),
 	}
 	if p.ShardRows < 0 {

@@ -186,6 +186,8 @@ type Inventory struct {
 type Options struct {
 	// ShardRows is the number of rows at which a shard takes no further slot; 0 means DefaultShardRows.
 	ShardRows int64
+	// Merges are the tables whose transforms can merge what comes of parts of the log.
+	Merges []string
 	// AcceptGaps names holes that the user accepts: together they are, exactly, holes that the plan finds. One with an open end
 	// accepts every hole of its partition from there on. One that names something else is refused.
 	AcceptGaps []Gap
@@ -197,6 +199,13 @@ type Options struct {
 
 // DefaultShardRows is the number of rows at which a shard takes no further slot.
 const DefaultShardRows = 2_000_000
+
+const (
+	// partShards is how many times that a part of a slot has, at least, before the slot is divided: it costs its results being written and read once more.
+	partShards = 8
+	// MaxReadings is how often the same rows are read at most because keys are divided.
+	MaxReadings = 4
+)
 
 // Plan is what a run reads, decided before the first event is read. It is
 // written once; see [Plan.Digest].
@@ -210,10 +219,12 @@ type Plan struct {
 	TopicID    string     `json:"topic_id,omitempty"`
 	AsOf       int64      `json:"as_of"`
 	// Window is nil for a run over the whole log.
-	Window     *spec.Window `json:"window"`
-	ShardRows  int64        `json:"shard_rows"`
-	NoPrune    bool         `json:"no_prune,omitempty"`
-	Partitions []Partition  `json:"partitions"` // of the topic, ascending
+	Window    *spec.Window `json:"window"`
+	ShardRows int64        `json:"shard_rows"`
+	// Merges are the tables of which parts can be merged.
+	Merges     []string    `json:"merges,omitempty"`
+	NoPrune    bool        `json:"no_prune,omitempty"`
+	Partitions []Partition `json:"partitions"` // of the topic, ascending
 	// AcceptedGaps are the holes in the read ranges that the user accepted.
 	AcceptedGaps []Gap `json:"accepted_gaps,omitempty"`
 	// Warnings are sentences for the user: what was decided, and what is not proven.
@@ -318,6 +329,19 @@ type Shard struct {
 	Inputs []Input    `json:"inputs"`
 	Rows   int64      `json:"rows"` // that are read
 	Bytes  unit.Bytes `json:"bytes"`
+
+	// Parts are what workers take of a shard that is too much for one, whose results it gathers; else it is one worker's.
+	Parts []Shard `json:"-"`
+	// Slice says that the shard is a part of another: its inputs are a stretch of that one's, in the order of the log.
+	Slice bool `json:"slice,omitempty"`
+	// Keys say, where Of is set, that the shard is a part of another by its keys: it reads all of the inputs.
+	Keys Share `json:"keys,omitzero"`
+}
+
+// Share is some of the keys, divided by their hashes: those of number Number of Of.
+type Share struct {
+	Number int `json:"number"`
+	Of     int `json:"of"`
 }
 
 // SkipReason says why no shard accounts for offsets of the read range.

@@ -78,6 +78,9 @@ func TestPlansAgainstNaiveModel(t *testing.T) {
 			}
 		})
 	}
+	if t.Logf("%d shards in slices, %d by keys", divided[0], divided[1]); !t.Failed() && (divided[0] == 0 || divided[1] == 0) {
+		t.Error("nothing was divided")
+	}
 }
 
 func TestWholeLogPlansAgainstNaiveModel(t *testing.T) {
@@ -99,7 +102,12 @@ func TestWholeLogPlansAgainstNaiveModel(t *testing.T) {
 
 // check compares the outcome with the model; it returns what is wrong.
 func (m *model) check(p *Plan, err error, w *spec.Window, sh shape, rng *rand.Rand) string {
-	opts := Options{ShardRows: 1 + rng.Int64N(60), NoPrune: rng.IntN(10) == 0}
+	opts := Options{ShardRows: 1 + rng.Int64N([]int64{2, 60}[rng.IntN(2)]), NoPrune: rng.IntN(10) == 0}
+	for _, o := range m.spec.Outputs {
+		if rng.IntN(3) > 0 {
+			opts.Merges = append(opts.Merges, o.Table)
+		}
+	}
 	if gap, ok := errors.AsType[*GapError](err); ok {
 		if msg := m.checkRefusal(err, w, sh); msg != "" {
 			return msg
@@ -317,6 +325,64 @@ func (m *model) undated() bool {
 	return false
 }
 
+// divided counts shards that had parts: in slices, by keys.
+var divided [2]int
+
+// checkParts: slices are stretches of the log that have each row of the shard once; shares of keys read all of it. Each offset that the shard owns has one owner.
+func (m *model) checkParts(p *Plan, sh *Shard, segments map[string]*Segment) string {
+	if sh.Parts == nil {
+		return ""
+	}
+	merges := !slices.ContainsFunc(sh.Tables, func(t string) bool { return !slices.Contains(p.Merges, t) })
+	if len(sh.Parts) < 2 || len(sh.Slots) != 1 || !merges && len(sh.Parts) > MaxReadings {
+		return "too few, or too many, or of several slots"
+	}
+	offsets := func(of *Shard) (out [][2]int64, owned map[int32]Ranges, rows int64) {
+		for _, in := range of.Inputs {
+			for o := range in.read(segments[in.Segment]).All() {
+				out = append(out, [2]int64{int64(in.Partition), o})
+			}
+			rows += in.Rows
+		}
+		slices.SortFunc(out, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+		return out, of.Owned(), rows
+	}
+	want, owned, _ := offsets(sh)
+	var all [][2]int64
+	ownedBy := map[int32]Ranges{}
+	for i := range sh.Parts {
+		part := &sh.Parts[i]
+		read, own, rows := offsets(part)
+		if part.ID != fmt.Sprintf("%s-%d", sh.ID, i) || rows != part.Rows || part.Scheme != sh.Scheme || !slices.Equal(part.Tables, sh.Tables) || part.Slots[0] != sh.Slots[0] {
+			return "part " + part.ID + " is not of the shard"
+		}
+		for tp, ranges := range own {
+			if len(ownedBy[tp].Intersect(ranges)) > 0 {
+				return "an offset has two owners"
+			}
+			ownedBy[tp] = ownedBy[tp].Union(ranges)
+		}
+		if part.Slice != merges || merges != (part.Keys == Share{}) || !merges && part.Keys != (Share{i, len(sh.Parts)}) {
+			return "part " + part.ID + " is of another kind"
+		}
+		if merges {
+			all = append(all, read...)
+		} else if !slices.Equal(read, want) {
+			return "part " + part.ID + " does not read all"
+		}
+	}
+	for tp, ranges := range owned {
+		if ranges.String() != ownedBy[tp].String() {
+			return fmt.Sprintf("of partition %d the parts own %s, the shard %s", tp, ownedBy[tp], ranges)
+		}
+	}
+	if merges && !slices.Equal(all, want) {
+		return "slices do not have the shard's rows, in the order of the log"
+	}
+	divided[map[bool]int{true: 0, false: 1}[merges]]++
+	return ""
+}
+
 // checkShards: of each scheme, every offset of the read range is accounted for by one owner, and every event is read by the shard of its slot.
 func (m *model) checkShards(p *Plan, shards []Shard, skipped Skipped, captured []Segment) string {
 	segments := map[string]*Segment{}
@@ -369,6 +435,9 @@ func (m *model) checkShards(p *Plan, shards []Shard, skipped Skipped, captured [
 			}
 			if rows != sh.Rows {
 				return "a shard's rows are not those of its inputs"
+			}
+			if msg := m.checkParts(p, sh, segments); msg != "" {
+				return fmt.Sprintf("shard %s, %d parts: %s", sh.ID, len(sh.Parts), msg)
 			}
 		}
 		if scheme.ByTime() && p.Window != nil {

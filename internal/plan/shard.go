@@ -86,12 +86,17 @@ func (p *Plan) shards(captured []Segment) ([]Shard, Skipped, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			of = cut(pieces, slots, p.ShardRows)
+			merges := !slices.ContainsFunc(tables, func(t string) bool { return !slices.Contains(p.Merges, t) })
+			of = cut(pieces, slots, p.ShardRows, merges)
 		} else {
 			of = byPartition(p, pieces)
 		}
 		for _, s := range of {
 			s.ID, s.Tables, s.Scheme = fmt.Sprintf("%05d", len(shards)), tables, scheme
+			for i := range s.Parts {
+				part := &s.Parts[i]
+				part.ID, part.Tables, part.Scheme = fmt.Sprintf("%s-%d", s.ID, i), tables, scheme
+			}
 			shards = append(shards, s)
 		}
 	}
@@ -262,8 +267,9 @@ func (p *Plan) slots(scheme partition.Scheme, pieces []piece) ([]partition.Slot,
 	return slots, err
 }
 
-// cut groups contiguous slots into shards of about rows rows. A shard reads each piece that may hold events of its slots.
-func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
+// cut groups contiguous slots into shards of about rows rows. A shard reads each piece that may hold events of its slots. One of a single slot that has very many is
+// divided; merges says that all its tables can be merged of parts.
+func cut(pieces []piece, slots []partition.Slot, rows int64, merges bool) []Shard {
 	if len(slots) == 0 {
 		if len(pieces) == 0 {
 			return nil
@@ -299,7 +305,78 @@ func cut(pieces []piece, slots []partition.Slot, rows int64) []Shard {
 		if i+1 < len(starts) {
 			next = starts[i+1]
 		}
-		out[i] = newShard(slots[start:next], nil, shards[i], func(c *piece) bool { return c.first >= start })
+		owned := func(c *piece) bool { return c.first >= start }
+		out[i] = newShard(slots[start:next], nil, shards[i], owned)
+		if next == start+1 {
+			out[i].Parts = divide(&out[i], shards[i], rows, merges, owned)
+		}
+	}
+	return out
+}
+
+// divide divides a shard of one slot among workers, where there is enough for them. Slices read each of its rows once. Where tables do not merge it is the keys that
+// are divided; each part reads all of the rows, so those that other slots may need do not count as a reason: others read them, too.
+func divide(s *Shard, pieces []piece, rows int64, merges bool, owned func(*piece) bool) []Shard {
+	var much int64
+	for i := range pieces {
+		if c := &pieces[i]; merges || c.first == c.last {
+			much += c.rows
+		}
+	}
+	parts := int(min(much/rows/partShards, 1<<16))
+	if parts < 2 {
+		return nil
+	}
+	if !merges {
+		out := make([]Shard, min(parts, MaxReadings))
+		for i := range out {
+			own := owned
+			if i > 0 {
+				own = func(*piece) bool { return false }
+			}
+			out[i] = newShard(s.Slots, nil, pieces, own)
+			out[i].Keys = Share{i, len(out)}
+		}
+		return out
+	}
+	var out []Shard
+	for _, some := range stretches(pieces, s.Rows/int64(parts)) {
+		part := newShard(s.Slots, nil, some, owned)
+		part.Slice = true
+		out = append(out, part)
+	}
+	if len(out) < 2 {
+		return nil
+	}
+	return out
+}
+
+// stretches divides pieces into those of stretches of the log that have about so many rows. Pieces of interleaved segments stay together.
+func stretches(pieces []piece, rows int64) [][]piece {
+	order := make([]int, len(pieces))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := &pieces[i], &pieces[j]
+		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.span().First, b.span().First))
+	})
+	of := make([]int, len(pieces)) // the stretch of each
+	stretch, size, end := 0, int64(0), int64(0)
+	for n, i := range order {
+		c := &pieces[i]
+		other := n > 0 && pieces[order[n-1]].partition != c.partition
+		if size >= rows && (other || c.span().First >= end) {
+			stretch, size = stretch+1, 0
+		}
+		if other {
+			end = 0
+		}
+		of[i], size, end = stretch, size+c.rows, max(end, c.span().Next)
+	}
+	out := make([][]piece, stretch+1)
+	for i, c := range pieces { // as they come: newShard wants those of a segment together
+		out[of[i]] = append(out[of[i]], c)
 	}
 	return out
 }

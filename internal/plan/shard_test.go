@@ -67,7 +67,7 @@ func TestARowGroupIsReadByFewShards(t *testing.T) {
 		seg.RowGroups = append(seg.RowGroups, RowGroup{First: i * 1000, Next: (i + 1) * 1000, Rows: 1000})
 		pieces = append(pieces, piece{seg: seg, group: int(i), rows: 1000, whole: true, event: &Span{at, at + int64(spec.Hour)*12/5 - 1}})
 	}
-	shards := cut(pieces, slots, 2500)
+	shards := cut(pieces, slots, 2500, false)
 	var read int64
 	for _, s := range shards {
 		read += s.Rows

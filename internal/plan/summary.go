@@ -23,7 +23,9 @@ type Summary struct {
 	// Pruned rows lie in the read ranges, but provably outside the window: they are not read.
 	PrunedRows  int64      `json:"pruned_rows"`
 	PrunedBytes unit.Bytes `json:"pruned_bytes"`
-	Shards      int        `json:"shards"`
+	// Shards is how many shares workers take, those of Divided slots among them.
+	Shards  int       `json:"shards"`
+	Divided []Divided `json:"divided,omitempty"`
 	// Slots is how many partitions are replaced, of all tables. Where SlotsMayGrow, they are those that the segments show: a run
 	// over the whole log replaces those of the tail's events, too.
 	Slots        int  `json:"slots"`
@@ -46,6 +48,16 @@ type StoredSummary struct {
 	Segments int        `json:"segments"`
 	Bytes    unit.Bytes `json:"bytes"`   // about, as the brokers had them
 	Records  int64      `json:"records"` // offsets: at most so many records
+}
+
+// Divided is a partition of tables with too many rows for one worker.
+type Divided struct {
+	Slot    string   `json:"slot"`
+	Tables  []string `json:"tables"`
+	Rows    int64    `json:"rows"`
+	Workers int      `json:"workers"`
+	// ByKey says that each of the workers reads all rows, and takes some of the keys: not all of the tables can be merged of parts of the log.
+	ByKey bool `json:"by_key,omitempty"`
 }
 
 // Captured is how many offsets are captured, from tiered storage and from the brokers.
@@ -107,17 +119,26 @@ func (p *Plan) Summary() (Summary, error) {
 			s.PrunedRows, s.PrunedBytes = s.PrunedRows+k.Offsets.Len(), s.PrunedBytes+k.Bytes
 		}
 	}
-	s.Shards, s.Listed = len(shards), p.Listed
+	s.Listed = p.Listed
 	s.SlotsMayGrow = p.Window == nil && s.Captured() > 0 && slices.ContainsFunc(p.Spec.Outputs, spec.Output.ByTime)
 	for _, o := range p.Spec.Outputs {
 		s.Slots += o.Scheme.Buckets
 	}
 	for _, sh := range shards {
 		s.Slots += len(sh.Slots) * len(sh.Tables)
-		s.ReadRows, s.ReadBytes = s.ReadRows+sh.Rows, s.ReadBytes+sh.Bytes
-		for _, in := range sh.Inputs {
-			if s.Requests++; in.Size > tinySegment {
-				s.Requests += int64(len(in.RowGroups))
+		workers := sh.Parts
+		if workers == nil {
+			workers = []Shard{sh}
+		} else {
+			s.Divided = append(s.Divided, Divided{sh.Slots[0].Label, sh.Tables, sh.Rows, len(workers), workers[0].Keys.Of > 0})
+		}
+		s.Shards += len(workers)
+		for _, sh := range workers {
+			s.ReadRows, s.ReadBytes = s.ReadRows+sh.Rows, s.ReadBytes+sh.Bytes
+			for _, in := range sh.Inputs {
+				if s.Requests++; in.Size > tinySegment {
+					s.Requests += int64(len(in.RowGroups))
+				}
 			}
 		}
 	}

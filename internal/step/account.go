@@ -13,25 +13,13 @@ import (
 	"hindcast/internal/transform"
 )
 
-// plus adds what became of rows up.
-func plus(a, o transform.Count) transform.Count {
-	a.Applied += o.Applied
-	a.Filtered += o.Filtered
-	a.Duplicate += o.Duplicate
-	a.Conflict += o.Conflict
-	a.Stale += o.Stale
-	a.Outside += o.Outside
-	a.Dead += o.Dead
-	return a
-}
-
 // Total adds up what became of the rows of several accounts, and their offsets.
 func Total(accounts ...check.Account) check.Account {
 	var sum check.Account
 	for _, a := range accounts {
 		sum.Offsets += a.Offsets
 		sum.Skipped += a.Skipped
-		sum.Count = plus(sum.Count, a.Count)
+		sum.Count = sum.Plus(a.Count)
 	}
 	return sum
 }
@@ -77,7 +65,7 @@ func accountFor(p *plan.Plan, skipped plan.Skipped, done []finished) []check.Acc
 				a = &check.Account{Count: transform.Count{Table: c.Table, Partition: c.Partition, Origin: c.Origin}}
 				by[key{c.Table, c.Partition, c.Origin}] = a
 			}
-			a.Count = plus(a.Count, c)
+			a.Count = a.Plus(c)
 		}
 	}
 	var out []check.Account
@@ -119,7 +107,7 @@ type Progress struct {
 	Shards, Done int
 }
 
-// Done counts a run's finished shards.
+// Done counts a run's finished shards, parts of others among them.
 func (e *Env) Done(ctx context.Context, run string) (Progress, error) {
 	var pr Progress
 	p, err := e.Planned(ctx, run)
@@ -138,6 +126,9 @@ func (e *Env) Done(ctx context.Context, run string) (Progress, error) {
 		return pr, err
 	}
 	pr.Shards = len(c.Shards)
+	for _, parts := range c.Parts {
+		pr.Shards += len(parts)
+	}
 	for _, err := range blob.All(ctx, e.runStore(run), "done/") {
 		if err != nil {
 			return pr, err

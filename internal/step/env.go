@@ -12,6 +12,7 @@
 //	           shards/<id>.json  a worker's share
 //	           rounds/           the shards that were to be done next, an item a line; named by their digest
 //	           schemas/          what the schema ids of Avro values stood for
+//	           parts/<id>/       what a part of a divided shard computed, by table and partition
 //	           checkpoints/      where a shard's last lap stopped
 //	           cut.json          the list of shards, and what no shard reads
 //	           done/<id>.json    what a finished shard made and counted

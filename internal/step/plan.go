@@ -112,6 +112,22 @@ func (e *Env) Planned(ctx context.Context, run string) (Planned, error) {
 	return p, err
 }
 
+// merging are the tables of a job whose transforms can merge what comes of parts of the log.
+func merging(j job.Job) ([]string, error) {
+	var out []string
+	for name, t := range j.Outputs() {
+		shape, err := t.Shape()
+		if err != nil {
+			return nil, fmt.Errorf("table %s: %w", name, err)
+		}
+		if shape.Merges {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
 // Preview makes the plan of a request, without side effects: it reads listings, footers and the brokers' offsets. A plan that the
 // preflight refuses is returned beside the error.
 func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
@@ -123,8 +139,12 @@ func (e *Env) Preview(ctx context.Context, r Request) (Planned, error) {
 	if err != nil {
 		return Planned{}, err
 	}
+	merges, err := merging(j)
+	if err != nil {
+		return Planned{}, err
+	}
 	pl, err := plan.Build(r.Spec, r.Window, inv, plan.Options{
-		ShardRows: r.ShardRows, AcceptGaps: r.AcceptGaps, NoPrune: r.NoPrune, Code: r.Code,
+		ShardRows: r.ShardRows, Merges: merges, AcceptGaps: r.AcceptGaps, NoPrune: r.NoPrune, Code: r.Code,
 	})
 	if err != nil {
 		return Planned{}, e.unplanned(ctx, r, inv, err)

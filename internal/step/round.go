@@ -34,6 +34,8 @@ type roundOut struct {
 	Approved bool `json:"approved"`
 	// Wide says that all shards had their turn, in this round or before.
 	Wide bool `json:"wide"`
+	// Gather says that the shards are those that gather what the parts of them left, which are done; in other rounds there is none of them.
+	Gather bool `json:"gather"`
 }
 
 // tolerated is how many of a run's shards may fail before it stops, in percent: fewer are poisoned, more have a cause that all share.
@@ -67,11 +69,11 @@ func (e *Env) round(ctx context.Context, in roundIn) (roundOut, error) {
 	if out.Probe {
 		shards = probed(shards, r.Probe)
 	}
-	left, err := e.left(ctx, in.Run, shards)
-	if out.Shards = len(left); err != nil || out.Shards == 0 {
+	left, gather, err := e.left(ctx, in.Run, shards, c.Parts)
+	if out.Shards, out.Gather = len(left), gather; err != nil || out.Shards == 0 {
 		return out, err
 	}
-	if out.Wide && !in.Last.Wide {
+	if out.Wide && (!in.Last.Wide || gather && !in.Last.Gather) {
 		out.Tolerate = tolerated
 	}
 	var lines bytes.Buffer
@@ -87,12 +89,36 @@ func (e *Env) round(ctx context.Context, in roundIn) (roundOut, error) {
 	return out, err
 }
 
-// left lists those of the shards that are not done, or whose results were damaged since.
-func (e *Env) left(ctx context.Context, run string, shards []string) ([]string, error) {
+// left lists what workers are to do next of shards that are not done, or whose results were damaged since: those that are not divided, and the parts of the others;
+// once all these are done, gather says so, and it is the shards that have parts.
+func (e *Env) left(ctx context.Context, run string, shards []string, partsOf map[string][]string) (left []string, gather bool, err error) {
 	page, err := e.runStore(run).List(ctx, "done/", "", 1)
-	if err != nil || len(page) == 0 {
-		return shards, err
+	if err != nil {
+		return nil, false, err
 	}
-	_, left, err := e.results(ctx, run, shards)
-	return left, err
+	notDone := func(ids []string) ([]string, error) {
+		if len(page) == 0 || len(ids) == 0 {
+			return ids, nil
+		}
+		_, left, err := e.results(ctx, run, ids)
+		return left, err
+	}
+	if shards, err = notDone(shards); err != nil {
+		return nil, false, err
+	}
+	var parts, divided []string
+	for _, id := range shards {
+		if of := partsOf[id]; of != nil {
+			divided, parts = append(divided, id), append(parts, of...)
+		} else {
+			left = append(left, id)
+		}
+	}
+	if parts, err = notDone(parts); err != nil {
+		return nil, false, err
+	}
+	if left = append(left, parts...); len(left) == 0 && len(divided) > 0 {
+		return divided, true, nil
+	}
+	return left, false, nil
 }

@@ -22,8 +22,10 @@ type shardOut struct {
 
 // cut is everything that no shard reads; it completes the account of the read range.
 type cut struct {
-	Shards  []string     `json:"shards"`
-	Skipped plan.Skipped `json:"skipped"`
+	Shards []string `json:"shards"`
+	// Parts are those of the shards that are divided.
+	Parts   map[string][]string `json:"parts,omitempty"`
+	Skipped plan.Skipped        `json:"skipped"`
 }
 
 // putParallel is how many small objects are written at once.
@@ -52,13 +54,20 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 	for _, s := range shards {
 		schemes[s.Scheme]++
 	}
-	c := cut{Skipped: skipped}
+	c := cut{Skipped: skipped, Parts: map[string][]string{}}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(putParallel)
 	for _, s := range shards {
 		c.Shards = append(c.Shards, s.ID)
-		share := share{Shard: s, Alone: schemes[s.Scheme] == 1}
+		alone := schemes[s.Scheme] == 1
+		for _, part := range s.Parts {
+			c.Parts[s.ID] = append(c.Parts[s.ID], part.ID)
+			share := share{Shard: part, Alone: alone, Of: s.ID}
+			g.Go(func() error { return writeOnce(gctx, store, shardKey(part.ID), &share) })
+		}
+		share := share{Shard: s, Alone: alone, Parts: c.Parts[s.ID], ByKey: len(s.Parts) > 0 && !s.Parts[0].Slice}
 		g.Go(func() error { return writeOnce(gctx, store, shardKey(s.ID), &share) })
+		out.Shards += max(len(s.Parts), 1)
 	}
 	if err := g.Wait(); err != nil {
 		return out, err
@@ -66,7 +75,6 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 	if err := writeOnce(ctx, store, cutKey, &c); err != nil {
 		return out, err
 	}
-	out.Shards = len(shards)
 	return out, nil
 }
 
@@ -75,6 +83,15 @@ type share struct {
 	plan.Shard
 	// Alone says that no other shard has its scheme: what is seen there of an id is all there is.
 	Alone bool `json:"alone,omitempty"`
+	// Parts are those that workers take of the shard, where it is divided, by its keys or in slices; Of is the shard that this one is a part of.
+	Parts []string `json:"parts,omitempty"`
+	ByKey bool     `json:"by_key,omitempty"`
+	Of    string   `json:"of,omitempty"`
+}
+
+// tellsIDs says whether the shard leaves fingerprints of ids: where another shard may have one of them.
+func (s *share) tellsIDs() bool {
+	return s.Slice || !s.Alone && s.Keys.Number == 0
 }
 
 func shardKey(id string) string { return "shards/" + id + ".json" }

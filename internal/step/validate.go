@@ -183,17 +183,7 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 		}
 		out = append(out, check.ShardIDs{
 			Shard: id, Scheme: l.shard.Scheme,
-			Open: func(ctx context.Context) (io.ReadCloser, error) {
-				o, err := store.Get(ctx, fingerprintsKey(id), blob.GetOptions{})
-				if err != nil {
-					return nil, err
-				}
-				if want := f.Result.Fingerprints * 8; o.Size != want {
-					o.Body.Close()
-					return nil, fmt.Errorf("read %s: it has %d bytes where the shard wrote %d: it was damaged: start a new run", fingerprintsKey(id), o.Size, want)
-				}
-				return o.Body, nil
-			},
+			Open: e.fingerprints(r.Run, f),
 			Locate: func(ctx context.Context, fingerprints []uint64) ([]transform.Sighting, error) {
 				c, err := transform.ForShard(p, l.shard.Shard, j.Outputs())
 				if err != nil {
@@ -208,6 +198,22 @@ func (e *Env) shardIDs(ctx context.Context, r Request, j job.Job, p *plan.Plan, 
 		})
 	}
 	return out, nil
+}
+
+// fingerprints opens what a shard left of ids.
+func (e *Env) fingerprints(run string, f finished) func(context.Context) (io.ReadCloser, error) {
+	return func(ctx context.Context) (io.ReadCloser, error) {
+		key := fingerprintsKey(f.Shard)
+		o, err := e.runStore(run).Get(ctx, key, blob.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if want := f.Result.Fingerprints * 8; o.Size != want {
+			o.Body.Close()
+			return nil, fmt.Errorf("read %s: it has %d bytes where the shard wrote %d: it was damaged: start a new run", key, o.Size, want)
+		}
+		return o.Body, nil
+	}
 }
 
 // finished reads what the shards left. One that is missing is an error: its partitions would be left out.

@@ -33,6 +33,8 @@ type workIn struct {
 	// Cursor is where the lap before stopped; Ended says that it was after all of the input.
 	Cursor *transform.Position `json:"cursor,omitempty"`
 	Ended  bool                `json:"ended,omitempty"`
+	// Whole says why a divided shard is computed whole; see finished.
+	Whole string `json:"whole,omitempty"`
 	// Workers is how many go on beside each other.
 	Workers int `json:"workers,omitempty"`
 }
@@ -51,6 +53,8 @@ type finished struct {
 	// Files are the shard's, by table and partition. A partition without rows has none, and is listed.
 	Files  map[string]map[string][]table.File `json:"files"`
 	Result transform.Result                   `json:"result"`
+	// Whole says why a divided shard was not put together of what its parts left, but computed whole.
+	Whole string `json:"whole,omitempty"`
 	// PeakMemory is what the last lap's ids, states and rows took at most; see [transform.Result].
 	PeakMemory unit.Bytes `json:"peak_memory"`
 }
@@ -91,20 +95,20 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	if err := readJSON(ctx, store, shardKey(in.Shard), &sh); err != nil {
 		return workOut{}, err
 	}
-	l := &lap{env: e, request: r, shard: sh, store: store, control: control, files: map[string]map[string][]table.File{}}
+	l := &lap{env: e, request: r, shard: sh, store: store, control: control, whole: in.Whole, files: map[string]map[string][]table.File{}}
 	res, err := l.run(ctx, p.Plan, j, in)
 	if err != nil {
 		return workOut{}, fmt.Errorf("shard %s: %w", in.Shard, err)
 	}
 	if !res.Done {
-		out.Done, out.Seq, out.Cursor, out.Ended = false, in.Seq+1, res.Cursor, res.Ended
+		out.Done, out.Seq, out.Cursor, out.Ended, out.Whole = false, in.Seq+1, res.Cursor, res.Ended, l.whole
 		if control.paused() {
 			out.Paused, out.Hold = true, control.hold()
 		}
 		return out, nil
 	}
 	return out, writeOnce(ctx, store, doneKey(in.Shard), &finished{
-		Shard: in.Shard, Files: l.files, Result: res, PeakMemory: unit.Bytes(res.PeakMemory),
+		Shard: in.Shard, Files: l.files, Result: res, Whole: l.whole, PeakMemory: unit.Bytes(res.PeakMemory),
 	})
 }
 
@@ -138,6 +142,7 @@ type lap struct {
 	control *controlled
 	dataset blob.Store
 	writes  *errgroup.Group // of partitions
+	whole   string          // see finished
 
 	mu    sync.Mutex
 	files map[string]map[string][]table.File
@@ -152,22 +157,26 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	if err != nil {
 		return transform.Result{}, err
 	}
+	if l.shard.Of != "" {
+		if schemas, err = partSchemas(j, schemas, l.shard.Slice); err != nil {
+			return transform.Result{}, err
+		}
+	}
 	if l.dataset, err = l.env.Dataset(ctx, p.Spec); err != nil {
 		return transform.Result{}, err
 	}
-	l.begin()
-	writes, wctx := errgroup.WithContext(ctx)
-	writes.SetLimit(putParallel)
-	l.writes = writes
-	c.Sink = func(name, label string, rows iter.Seq2[*record.Batch, error]) error {
-		return l.sink(wctx, name, label, schemas[name], rows)
+	if l.shard.Parts != nil && in.Seq == 0 {
+		if res, ok, err := l.gather(ctx, j, c, schemas); ok || err != nil {
+			return res, err
+		}
 	}
+	c.Sink = l.sinks(ctx, schemas)
 	// Half is left for what is being read and written, and for the collector.
 	c.Memory = int64(l.env.WorkerMemory / 2)
 	// The shard leaves fingerprints that tell an id that is in two shards, and this lap a checkpoint, unless it is the last.
 	var fingerprints scratch
 	defer fingerprints.remove()
-	if c.ID != "" && !l.shard.Alone {
+	if c.ID != "" && l.shard.tellsIDs() {
 		c.Fingerprints = &fingerprints
 	}
 	var checkpoint scratch
@@ -178,7 +187,7 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 		inputs = remaining(l.shard.Inputs, in.Cursor)
 	}
 	c.Save = func() (json.RawMessage, error) {
-		if err := writes.Wait(); err != nil {
+		if err := l.writes.Wait(); err != nil {
 			return nil, err
 		}
 		return json.Marshal(l.files)
@@ -203,14 +212,14 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	}}
 	c.Stop = l.stop(ctx)
 	res, err := transform.Run(ctx, counted, c)
-	if werr := writes.Wait(); werr != nil {
+	if werr := l.writes.Wait(); werr != nil {
 		err = werr // a failed write ends the run, too: what it says then is only that
 	}
 	if err != nil {
 		return transform.Result{}, err
 	}
 	// What the checkpoint says is done must be there before it.
-	if fingerprints.f != nil || res.Done && c.Fingerprints != nil {
+	if fingerprints.f != nil || res.Done && c.Fingerprints != nil && res.Fingerprints == 0 {
 		if err := fingerprints.put(ctx, l.store, fingerprintsKey(in.Shard)); err != nil {
 			return transform.Result{}, err
 		}
@@ -250,6 +259,17 @@ func (s *scratch) put(ctx context.Context, store blob.Store, key string) error {
 func (s *scratch) remove() {
 	if s.f != nil {
 		_ = errors.Join(s.f.Close(), os.Remove(s.f.Name())) // it is of no use any more
+	}
+}
+
+// sinks begins to list files, and returns what writes them, which is done when l.writes are.
+func (l *lap) sinks(ctx context.Context, schemas map[string]table.Schema) transform.Sink {
+	l.begin()
+	var wctx context.Context
+	l.writes, wctx = errgroup.WithContext(ctx)
+	l.writes.SetLimit(putParallel)
+	return func(name, label string, rows iter.Seq2[*record.Batch, error]) error {
+		return l.sink(wctx, name, label, schemas[name], rows)
 	}
 }
 
@@ -303,13 +323,18 @@ func all(batches ...*record.Batch) iter.Seq2[*record.Batch, error] {
 
 func (l *lap) write(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
 	dir := schema.Partition(label)
+	store, opts := l.dataset, table.WriteOptions{Target: targetSize(l.request.Spec, name)}
 	path := func(n int) string {
 		if tp := l.shard.TopicPartition; tp != nil {
 			return table.BucketPath(l.request.Run, name, dir, *tp, n)
 		}
 		return table.Path(l.request.Run, name, dir, n)
 	}
-	files, err := table.WriteFiles(ctx, l.dataset, path, schema, label, rows, table.WriteOptions{Target: targetSize(l.request.Spec, name)})
+	if l.shard.Of != "" {
+		store, opts.Target = l.store, 0
+		path = func(int) string { return partKey(l.shard.ID, name, dir) }
+	}
+	files, err := table.WriteFiles(ctx, store, path, schema, label, rows, opts)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,8 @@ type work struct {
 	Columns record.Schema    `json:"columns"`
 	Time    string           `json:"time"`
 	ID      string           `json:"id"`
+	Keys    job.Share        `json:"keys"`
+	Partial bool             `json:"partial"`
 	Tables  []tableWork      `json:"tables"`
 }
 
@@ -52,7 +54,7 @@ type tableWork struct {
 }
 
 func (e *engine) work() work {
-	w := work{Scheme: e.c.Scheme, Slots: e.c.Slots, Window: e.c.Window, Columns: e.c.Columns, Time: e.c.Time, ID: e.c.ID}
+	w := work{Scheme: e.c.Scheme, Slots: e.c.Slots, Window: e.c.Window, Columns: e.c.Columns, Time: e.c.Time, ID: e.c.ID, Keys: e.c.Keys, Partial: e.c.Partial}
 	for _, out := range e.outputs {
 		w.Tables = append(w.Tables, tableWork{out.Table, out.BucketColumn, out.shape})
 	}

@@ -159,6 +159,10 @@ func newOutput(o Output, c Config) (*output, error) {
 	if c.Scheme.Buckets > 0 {
 		out.options = job.Options{Slots: c.Scheme.Buckets, Bucket: c.Scheme.Bucket, BucketColumn: shape.Rows.Index(o.BucketColumn)}
 	}
+	out.options.Keys, out.options.Partial = c.Keys, c.Partial
+	if c.Partial && !shape.Merges {
+		return nil, errors.New("its transform does not say how parts of it are merged")
+	}
 	if err := out.open(); err != nil {
 		return nil, err
 	}
@@ -291,10 +295,11 @@ type run struct {
 	origin    Origin
 	counts    []*Count
 	owned     plan.Ranges
+	quiet     bool // another share of the keys accounts for what is not about a key
 }
 
 func (e *engine) newRun(partition int32, origin Origin) *run {
-	r := &run{partition: partition, origin: origin, owned: e.c.Owned[partition]}
+	r := &run{partition: partition, origin: origin, owned: e.c.Owned[partition], quiet: e.c.Keys.Number > 0}
 	for _, out := range e.outputs {
 		i := slices.IndexFunc(out.counts, func(c Count) bool { return c.Partition == partition && c.Origin == origin })
 		if i < 0 {
@@ -314,7 +319,11 @@ func (r *run) owns(offset int64) bool {
 	return len(r.owned) > 0 && r.owned[0].First <= offset
 }
 
+// all counts rows that did not get to the transforms.
 func (r *run) all(count func(*Count)) {
+	if r.quiet {
+		return
+	}
 	for _, c := range r.counts {
 		count(c)
 	}
@@ -391,6 +400,9 @@ func (e *engine) slot(t int64, hint int) int {
 
 // bury makes a row dead for all tables.
 func (e *engine) bury(run *run, offset int64, reason string) {
+	if run.quiet {
+		return
+	}
 	run.all(func(c *Count) { c.Dead++ })
 	e.res.DeadLetters++
 	e.noteDead(DeadLetter{Position: Position{run.partition, offset}, Reason: reason})
@@ -504,7 +516,7 @@ func (e *engine) give(run *run, output int, late bool) error {
 	count.Filtered += o.Filtered
 	count.Stale += o.Stale
 	count.Dead += int64(len(o.Failures))
-	if n := o.Applied + o.Filtered + o.Stale + int64(len(o.Failures)+len(o.Left)); n != int64(len(e.rows)) {
+	if n := o.Applied + o.Filtered + o.Stale + o.Elsewhere + int64(len(o.Failures)+len(o.Left)); n != int64(len(e.rows)) {
 		return fmt.Errorf("the transform accounts for %d of %d events", n, len(e.rows))
 	}
 	for _, f := range o.Failures {

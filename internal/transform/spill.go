@@ -114,10 +114,7 @@ func (e *engine) compareDead(a, b DeadLetter) int {
 	table := func(d DeadLetter) int {
 		return slices.IndexFunc(e.outputs, func(out *output) bool { return out.Table == d.Table })
 	}
-	if c := cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset)); c != 0 {
-		return c
-	}
-	return cmp.Compare(table(a), table(b))
+	return cmp.Or(a.compare(b.Position), cmp.Compare(table(a), table(b)))
 }
 
 // rowsOf yields the rows of a slot of an output.

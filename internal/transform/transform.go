@@ -68,6 +68,10 @@ type Config struct {
 	// no event has a time that a table can be cut by.
 	Scheme partition.Scheme
 	Slots  []partition.Slot
+	// Keys are those of each table that are computed, where several workers read the same rows. Number 0 accounts for what is not about a key. Partial has the
+	// sink get what [job.Merger.Combine] takes.
+	Keys    job.Share
+	Partial bool
 	// Window is that of the run: rows outside it are counted as such. Nil takes every event time.
 	Window *spec.Window
 
@@ -217,6 +221,7 @@ func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) 
 	c := Config{
 		Scheme: sh.Scheme, Slots: sh.Slots, Window: p.Window, Columns: columns, Time: p.Spec.Source.Event.Time,
 		Lateness: p.Spec.Source.Event.Lateness, Ahead: p.Spec.Source.Event.Ahead,
+		Keys: job.Share(sh.Keys), Partial: sh.Slice,
 		Owned: map[int32]plan.Ranges{}, Tail: map[int32]plan.Ranges{}, Tiered: map[int32]plan.Ranges{}, Rows: sh.Rows,
 	}
 	if p.Spec.Source.Event.Dedupe {

@@ -56,5 +56,18 @@ func byColumn() job.Transform {
 				d.Invoices[g] = d.Seen[g].Len()
 			}
 		},
+		Merge: func(d, later *dayColumns, events []job.Event) {
+			for _, e := range events {
+				g, l := e.Group, e.Row
+				d.Lines[g] += later.Lines[l]
+				d.CancelledLines[g] += later.CancelledLines[l]
+				d.UnitsSold[g] += later.UnitsSold[l]
+				d.UnitsReturned[g] += later.UnitsReturned[l]
+				d.Gross[g] += later.Gross[l]
+				d.Refunds[g] += later.Refunds[l]
+				d.Net[g] += later.Net[l]
+				d.Seen[g].AddAll(later.Seen[l])
+			}
+		},
 	}
 }

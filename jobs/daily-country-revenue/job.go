@@ -50,7 +50,20 @@ func Transform() job.Transform {
 		Key:    func(l *Line) Day { return Day{Country: l.Country} },
 		Apply:  (*Day).Add,
 		Finish: func(d *Day) { d.Invoices = d.Seen.Len() },
+		Merge:  (*Day).Merge,
 	}
+}
+
+// Merge adds what came of a later part of the day's lines.
+func (d *Day) Merge(later *Day) {
+	d.Lines += later.Lines
+	d.CancelledLines += later.CancelledLines
+	d.UnitsSold += later.UnitsSold
+	d.UnitsReturned += later.UnitsReturned
+	d.Gross += later.Gross
+	d.Refunds += later.Refunds
+	d.Net += later.Net
+	d.Seen.AddAll(later.Seen)
 }
 
 // Add counts a line. A cancellation has a negative quantity, so it lowers the net.

@@ -48,6 +48,13 @@ func (w *Writer) String(s string) {
 	w.buf = append(w.buf, s...)
 }
 
+// Take empties the buffer and returns what it held, which is valid until something is written.
+func (w *Writer) Take() []byte {
+	b := w.buf
+	w.buf = w.buf[:0]
+	return b
+}
+
 // FlushFull does what Flush does once the buffer has 64 KiB.
 func (w *Writer) FlushFull(dst io.Writer) error {
 	if len(w.buf) < 1<<16 {
