@@ -16,17 +16,28 @@ import (
 // slow creates a run of the three weeks that is asked to read slowly before it begins.
 func slow(t *testing.T, ws, rate string) (run string) {
 	t.Helper()
+	return slowly(t, ws, rate, 20_000, false)
+}
+
+func slowly(t *testing.T, ws, rate string, shardRows int64, functions bool) (run string) {
+	t.Helper()
 	opts := local.Options{Jobs: jobs.All(), Embedded: true}
 	w, err := local.Open(ws, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	flags := runFlags{window: spec.WindowFlags{From: demoFrom, To: demoTo}, shardRows: 20_000}
+	flags := runFlags{window: spec.WindowFlags{From: demoFrom, To: demoTo}, shardRows: shardRows}
+	if functions {
+		if err := w.UseFunctions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r, _, err := flags.request(t.Context(), w, demoJob)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Functions = functions
 	if err := w.Env.Create(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"hindcast/internal/asl"
 	"hindcast/internal/testenv"
 )
 
@@ -77,6 +78,42 @@ func killWorkers(ws string, n int, done <-chan struct{}) (killed int) {
 		}
 	}
 	return killed
+}
+
+// TestWorkersOfLittleTime gives workers, as processes, less time than the smallest piece of their shard takes, and then a part of what all of it does.
+func TestWorkersOfLittleTime(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("builds the functions, and waits for seconds: part of the full counts")
+	}
+	undisturbed, ws := filepath.Join(t.TempDir(), "ws"), filepath.Join(t.TempDir(), "ws")
+	hindcast(t, "run", demoJob, "--from", demoFrom, "--to", demoTo, "--promote", "--workspace", undisturbed).ok(t)
+	run := slowly(t, ws, "100", 0, true)
+	r := hindcast(t, "resume", run, "--workers", "process:1", "--worker-timeout", "1s", "--workspace", ws).exits(t, exitError)
+	s := hindcast(t, "status", run, "--json", "--workspace", ws).ok(t).status(t)
+	for _, text := range []string{r.err, s.Failure} {
+		for _, part := range []string{"shard 00000, lap 1, from the beginning of its input", "Task timed out after 1.00 seconds", "--worker-timeout", "--shard-rows"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%q is not in:\n%s", part, text)
+			}
+		}
+	}
+
+	hindcast(t, "throttle", run, "--records-per-second", "4000", "--workspace", ws).ok(t)
+	hindcast(t, "redrive", run, "--workers", "process:1", "--worker-timeout", "4s", "--workspace", ws).ok(t)
+	hindcast(t, "promote", run, "--workspace", ws).ok(t)
+	sameContents(t, demoTable, contents(t, ws, demoTable), contents(t, undisturbed, demoTable))
+	laps := 0
+	for name, events := range histories(t, ws, run) {
+		for _, ev := range events {
+			if strings.HasPrefix(name.MapRun, "Backfill") && ev.Type == asl.TaskSucceeded {
+				laps++
+			}
+		}
+	}
+	if laps < 4 {
+		t.Errorf("%d laps", laps)
+	}
 }
 
 func TestWorkersAreANumberOrProcesses(t *testing.T) {
