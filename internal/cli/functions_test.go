@@ -92,7 +92,7 @@ func TestWorkersOfLittleTime(t *testing.T) {
 	r := hindcast(t, "resume", run, "--workers", "process:1", "--worker-timeout", "1s", "--workspace", ws).exits(t, exitError)
 	s := hindcast(t, "status", run, "--json", "--workspace", ws).ok(t).status(t)
 	for _, text := range []string{r.err, s.Failure} {
-		for _, part := range []string{"shard 00000, lap 1, from the beginning of its input", "Task timed out after 1.00 seconds", "--worker-timeout", "--shard-rows"} {
+		for _, part := range []string{"shard 00000, lap 1, from the beginning of its input", "--worker-timeout", "--shard-rows"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("%q is not in:\n%s", part, text)
 			}

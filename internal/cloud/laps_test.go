@@ -172,4 +172,10 @@ func TestAShardOfTooManyLapsIsNamed(t *testing.T) {
 			t.Errorf("%q is not in: %v", part, err)
 		}
 	}
+	ctx, stop := context.WithTimeout(t.Context(), 0)
+	defer stop()
+	_, err = s.env.Run(ctx, step.Work, json.RawMessage(`{"run":"run-1","shard":"00000","seq":0}`))
+	if !errors.As(err, &named) || named.Name != step.NoProgress || !strings.Contains(err.Error(), "shard 00000, lap 1, from the beginning of its input: its time was over") {
+		t.Errorf("without any time: %v", err)
+	}
 }

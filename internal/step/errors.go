@@ -19,7 +19,7 @@ const (
 	InputDamaged = "Input.Damaged"
 	// CodeChanged means that the run began with other code: it can only be run anew.
 	CodeChanged = "Code.Changed"
-	// NoProgress means that a lap ended where it began.
+	// NoProgress means that a lap came to nothing in its time, or that too many were needed.
 	NoProgress = "Worker.NoProgress"
 	// Conflict means that the dataset moved on, or the run was decided otherwise.
 	Conflict = "Promote.Conflict"

@@ -65,7 +65,12 @@ func doneKey(shard string) string { return "done/" + shard + ".json" }
 const maxLaps = 2000
 
 // work does one lap of a shard: all of it, unless the worker's time runs out.
-func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
+func (e *Env) work(ctx context.Context, in workIn) (_ workOut, err error) {
+	defer func() {
+		if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = &Error{NoProgress, fmt.Errorf("%s: its time was over before a piece of it was done and stored: %s", in, advice)}
+		}
+	}()
 	r, j, err := e.begun(ctx, in.Run)
 	if err != nil {
 		return workOut{}, err
@@ -89,7 +94,7 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 	}
 	if in.Seq >= maxLaps {
 		return workOut{}, &Error{NoProgress, fmt.Errorf(
-			"%s: it is given up after so many laps, of which each does too little: start a new run that gives each call of a worker more time, or smaller shards", in)}
+			"%s: it is given up after so many laps, of which each does too little: %s", in, advice)}
 	}
 	var sh share
 	if err := readJSON(ctx, store, shardKey(in.Shard), &sh); err != nil {
@@ -111,6 +116,9 @@ func (e *Env) work(ctx context.Context, in workIn) (workOut, error) {
 		Shard: in.Shard, Files: l.files, Result: res, Whole: l.whole, PeakMemory: unit.Bytes(res.PeakMemory),
 	})
 }
+
+// advice is what to do about laps that come to too little.
+const advice = "give calls of workers more time (--worker-timeout), or start a new run with smaller shards (--shard-rows)"
 
 // String says which lap it is, and where it begins.
 func (in workIn) String() string {
