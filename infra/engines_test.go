@@ -141,10 +141,10 @@ func TestASecondEngineAgrees(t *testing.T) {
 			roundAfter(1, 0, false): {round(0, 0, false, false)},
 		}), asl.Succeeded},
 		"divided": {inline(t), input(object{"divided": []any{object{"shard": "c"}}}), answers(map[string][]stub{
-			roundAfter(2, 5, false):                            {{Payload: object{"shards": 1, "shardsKey": "s", "tolerate": 5, "probe": false, "approved": false, "wide": true, "gather": true}}},
-			roundAfter(1, 5, true):                             {round(0, 0, false, false)},
-			`Work {"run":"r","seq":0,"shard":"c","workers":2}`: {{Payload: object{"done": false, "paused": true, "hold": 1, "run": "r", "seq": 1, "shard": "c", "workers": 2}}},
-			`Work {"done":false,"hold":1,"paused":true,"run":"r","seq":1,"shard":"c","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
+			roundAfter(2, 5, false): {{Payload: object{"shards": 1, "shardsKey": "s", "tolerate": 5, "probe": false, "approved": false, "wide": true, "gather": true}}},
+			roundAfter(1, 5, true):  {round(0, 0, false, false)},
+			`GatherShard {"run":"r","seq":0,"shard":"c","workers":2}`:                                     {{Payload: object{"done": false, "paused": true, "hold": 1, "run": "r", "seq": 1, "shard": "c", "workers": 2}}},
+			`GatherShard {"done":false,"hold":1,"paused":true,"run":"r","seq":1,"shard":"c","workers":2}`: {{Payload: object{"done": true, "paused": false}}},
 		}), asl.Succeeded},
 		"probed and approved": {inline(t), input(object{"promote": "approval"}), answers(map[string][]stub{
 			`Round {"last":{"shards":2},"run":"r"}`: {round(1, 0, true, false)},
@@ -312,7 +312,7 @@ func TestADistributedEngineAgrees(t *testing.T) {
 		return state + " " + string(text)
 	}
 	round := func(shards int, key string, tolerate int, probe bool) object {
-		return object{"shards": shards, "shardsKey": key, "tolerate": tolerate, "probe": probe, "wide": true, "approved": false}
+		return object{"shards": shards, "shardsKey": key, "tolerate": tolerate, "probe": probe, "wide": true, "approved": false, "gather": false}
 	}
 	work := func(shard string) object { return object{"run": "r", "seq": 0, "shard": shard, "workers": 2} }
 	done := object{"done": true, "paused": false}

@@ -105,10 +105,13 @@ func (e *Env) Cut(ctx context.Context, run string) (bool, error) {
 	return err == nil, err
 }
 
-// ShardRows is how many rows a shard reads.
+// ShardRows is how many rows a shard reads: none, where its parts read them.
 func (e *Env) ShardRows(ctx context.Context, run, shard string) (int64, error) {
 	var sh share
 	err := readJSON(ctx, e.runStore(run), shardKey(shard), &sh)
+	if sh.Parts != nil {
+		return 0, err
+	}
 	return sh.Rows, err
 }
 
