@@ -211,6 +211,18 @@ func (r *mapRunner[E, R]) Drain(slot int, yield func(*record.Batch) error) error
 	r.drained = true
 	list := &r.slots[slot]
 	coded := r.spell(list)
+	if r.row.keys == 0 { // they lie in the order of the log
+		for i, b := range list.chunks {
+			if list.chunks[i] = nil; b.Len == 0 {
+				continue
+			}
+			if err := yield(b); err != nil {
+				return err
+			}
+		}
+		*list = rowList{}
+		return nil
+	}
 	order := list.sorted(r.row.comparers())
 	out := newBatch(r.row.fields)
 	for c, s := range coded {

@@ -135,7 +135,7 @@ func (r *mapRunner[E, R]) fill(b *record.Batch) error {
 // append adds the value of a row of from to a chunk's column.
 func (s *same) append(to, from *record.Column, row int32, coded bool) error {
 	n := length(to)
-	if from.Nulls != nil {
+	if from.Nulls != nil || to.Nulls != nil {
 		extendNulls(to, n)
 		if from.Nulls.Get(int(row)) {
 			if to.Strings.Codes != nil {
@@ -208,7 +208,7 @@ func (r *mapRunner[E, R]) spell(l *rowList) []*shared {
 				continue
 			}
 			s.shared.spell()
-			c.Strings.Offsets, c.Strings.Data = s.shared.offsets, s.shared.text
+			c.Strings.Offsets, c.Strings.Data, c.Strings.Dictionary = s.shared.offsets, s.shared.text, s.shared.number
 		}
 		if all && s.shared.offsets != nil {
 			out[s.row] = &s.shared

@@ -126,6 +126,44 @@ func TestColumnsPassThrough(t *testing.T) {
 	}
 }
 
+// Rows of a batch without a null may follow those of one that has some.
+func TestNullsPassThrough(t *testing.T) {
+	type row struct {
+		K Same[string] `row:"k,null"`
+		N int64        `row:"n"`
+	}
+	r := open(t, Map[numbered, row]{Each: func(e *numbered, emit func(row)) { emit(row{N: e.N}) }}, 1)
+	var out Outcome
+	for range 2 {
+		var all []simple
+		var rows []int32
+		for i := range 100 {
+			all, rows = append(all, simple{K: "k"}), append(rows, int32(i))
+		}
+		b := simpleBatch(all...)
+		if out.Applied == 0 {
+			b.Columns[0].Nulls = record.NewBitmap(100)
+			b.Columns[0].Nulls.Set(3)
+		}
+		b.Columns = []record.Column{b.Columns[1], b.Columns[0]}
+		if err := r.Add(b, rows, nil, &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nulls := 0
+	err := r.Drain(0, func(b *record.Batch) error {
+		for i := range b.Len {
+			if b.Columns[0].Nulls.Get(i) {
+				nulls++
+			}
+		}
+		return nil
+	})
+	if err != nil || nulls != 1 {
+		t.Errorf("%v: %d nulls of one", err, nulls)
+	}
+}
+
 // Strings that come by numbered dictionaries leave by one, too.
 func TestPassedStringsKeepTheirCodes(t *testing.T) {
 	type row struct {

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/deprecated"
@@ -280,6 +281,9 @@ func (c *chunkWriter) uncode() {
 
 // append adds rows [from, to) of col, ending pages on the way. It returns their size.
 func (c *chunkWriter) append(col *record.Column, from, to int) (size int, err error) {
+	if c.inBulk(col) {
+		return c.appendBulk(col, from, to)
+	}
 	for row := from; row < to; row++ {
 		n := c.width
 		if col.Nulls.Get(row) {
@@ -302,6 +306,45 @@ func (c *chunkWriter) append(col *record.Column, from, to int) (size int, err er
 		c.page.size += n
 		size += n
 		if c.page.size >= pageBytes {
+			if err := c.endPage(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return size, nil
+}
+
+// inBulk reports whether values lie in the page as they do in the column.
+func (c *chunkWriter) inBulk(col *record.Column) bool {
+	if c.field.Nullable || col.Nulls != nil || c.coding == format.RLEDictionary && !c.plainFrom {
+		return false
+	}
+	return c.typ == format.Int64 && !c.millis || c.typ == format.ByteArray && col.Strings.Codes == nil
+}
+
+// appendBulk is append for a column whose values are copied, as many at a time as the page takes.
+func (c *chunkWriter) appendBulk(col *record.Column, from, to int) (size int, err error) {
+	p := &c.page
+	for from < to {
+		n, bytes := to-from, 0
+		if c.typ == format.Int64 {
+			n = min(n, (pageBytes-p.size+c.width-1)/c.width)
+			p.ints = append(p.ints, col.Int64s[from:from+n]...)
+		} else {
+			ends := col.Strings.Offsets[from : to+1]
+			full := sort.Search(n, func(i int) bool { return p.size+(i+1)*c.width+int(ends[i+1]-ends[0]) >= pageBytes })
+			n = min(n, full+1)
+			bytes = int(ends[n] - ends[0])
+			base := uint32(len(p.text)) - ends[0] //nolint:gosec // far less, by the size of pages; what wraps around wraps back
+			p.text = append(p.text, col.Strings.Data[ends[0]:ends[n]]...)
+			for _, end := range ends[1 : n+1] {
+				p.ends = append(p.ends, base+end)
+			}
+			c.lengths += int64(bytes)
+		}
+		p.values, p.rows, p.size = p.values+n, p.rows+n, p.size+n*c.width+bytes
+		from, size = from+n, size+n*c.width+bytes
+		if p.size >= pageBytes {
 			if err := c.endPage(); err != nil {
 				return 0, err
 			}
