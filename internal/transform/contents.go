@@ -39,11 +39,11 @@ func (c *contents) of(b *record.Batch, columns int, skip int, rows []int32) []ui
 			continue
 		}
 		c.hash(&b.Columns[i], &c.dicts[i], rows)
-		s := newShare(i, columns)
-		for n, h := range c.hashes {
-			hi, lo := bits.Mul64(c.all[n]^h^0x9E3779B97F4A7C15, 0xE7037ED1A0B428DB)
-			c.all[n] = hi ^ lo + h
-			c.parts[n] ^= (h & s.mask) << s.shift
+		s, all, parts := newShare(i, columns), c.all, c.parts[:len(c.all)]
+		for n, h := range c.hashes[:len(all)] {
+			hi, lo := bits.Mul64(all[n]^h^0x9E3779B97F4A7C15, 0xE7037ED1A0B428DB)
+			all[n] = hi ^ lo + h
+			parts[n] ^= (h & s.mask) << (s.shift & 63)
 		}
 	}
 	for n, parts := range c.parts {
@@ -54,27 +54,33 @@ func (c *contents) of(b *record.Batch, columns int, skip int, rows []int32) []ui
 
 // hash puts those of a column's values into c.hashes.
 func (c *contents) hash(col *record.Column, d *hashedDictionary, rows []int32) {
+	hashes := c.hashes[:len(rows)]
 	switch {
 	case col.Kind == record.String && col.Strings.Codes != nil:
 		d.of(&col.Strings)
+		codes := col.Strings.Codes
 		for n, row := range rows {
-			code := col.Strings.Codes[row]
-			if d.hashes[code] == 0 {
-				d.hashes[code] = xxh3.Hash(col.Strings.At(int(row)))
+			code := codes[row]
+			h := d.hashes[code]
+			if h == 0 {
+				h = xxh3.Hash(col.Strings.At(int(row)))
+				d.hashes[code] = h
 			}
-			c.hashes[n] = d.hashes[code]
+			hashes[n] = h
 		}
 	case col.Kind == record.String:
 		for n, row := range rows {
-			c.hashes[n] = xxh3.Hash(col.Strings.At(int(row)))
+			hashes[n] = xxh3.Hash(col.Strings.At(int(row)))
 		}
 	case col.Kind == record.Float64:
+		values := col.Float64s
 		for n, row := range rows {
-			c.hashes[n] = scramble(math.Float64bits(col.Float64s[row]))
+			hashes[n] = scramble(math.Float64bits(values[row]))
 		}
 	default:
+		values := col.Int64s
 		for n, row := range rows {
-			c.hashes[n] = scramble(uint64(col.Int64s[row]))
+			hashes[n] = scramble(uint64(values[row]))
 		}
 	}
 	if col.Nulls == nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
+	"math/bits"
 	"slices"
 	"sort"
 	"strings"
@@ -335,7 +337,16 @@ func (e *engine) sort(run *run, b *record.Batch, from, to int) {
 	times, timeNulls := b.Columns[e.time].Int64s, b.Columns[e.time].Nulls
 	unread := &b.Columns[len(b.Columns)-1]
 	last := 0 // the slot of the row before: mostly that of this one, too
+	near := e.near(last)
+	dated := timeNulls == nil && allNull(unread, b.Len)
 	for i := from; i < to; i++ {
+		// Most rows lie near the one before, and nothing is wrong with them.
+		if t := times[i]; dated && near.Contains(t) && partition.Placeable(t) && (b.RecordTimes == nil || !e.stray(t, b.RecordTimes[i])) {
+			if e.rows = append(e.rows, int32(i)); e.c.Scheme.Buckets == 0 {
+				e.slots = append(e.slots, int32(last))
+			}
+			continue
+		}
 		if !unread.Nulls.Get(i) {
 			if run.owns(b.Offsets[i]) {
 				e.bury(run, b.Offsets[i], "record cannot be read: "+string(unread.Strings.At(i)))
@@ -369,13 +380,40 @@ func (e *engine) sort(run *run, b *record.Batch, from, to int) {
 		}
 		if e.c.Scheme.Buckets == 0 {
 			if last = e.slot(t, last); last < 0 {
-				last = 0
+				last, near = 0, e.near(0)
 				continue
 			}
+			near = e.near(last)
 			e.slots = append(e.slots, int32(last))
 		}
 		e.rows = append(e.rows, int32(i))
 	}
+}
+
+// near is the range of times that are in the window and of a slot, where the shard has slots. It is empty where it should have some.
+func (e *engine) near(slot int) spec.Window {
+	w := spec.Window{From: math.MinInt64, To: math.MaxInt64}
+	if e.c.Window != nil {
+		w = *e.c.Window
+	}
+	switch {
+	case e.c.Scheme.Buckets > 0:
+		return w
+	case len(e.c.Slots) == 0:
+		return spec.Window{}
+	}
+	s := &e.c.Slots[slot]
+	return spec.Window{From: max(w.From, s.From), To: min(w.To, s.To)}
+}
+
+// allNull reports whether the first n rows of a column are null.
+func allNull(c *record.Column, n int) bool {
+	for word := range (n + 63) / 64 {
+		if c.Nulls == nil || bits.OnesCount64(^c.Nulls[word]<<max(64*(word+1)-n, 0)) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // stray reports whether an event entered the log later or earlier than the job declares. Record times are floored to milliseconds.
