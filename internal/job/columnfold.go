@@ -182,6 +182,35 @@ func (c *stateColumn) value(group uint32) unsafe.Pointer {
 	return unsafe.Add(*(*unsafe.Pointer)(c.at), uintptr(group)*c.size)
 }
 
+// appendTo adds the values of groups to a column of rows. With an error it returns the number of the one that could not be added.
+func (c *stateColumn) appendTo(to *record.Column, groups []uint32) (n int, err error) {
+	switch f := c.field; {
+	case f.ptr:
+	case f.typ == goInt64 || f.typ == goMicros || f.typ == goDays:
+		to.Int64s = appendValues(to.Int64s, c, groups)
+		return 0, nil
+	case f.typ == goFloat64:
+		to.Float64s = appendValues(to.Float64s, c, groups)
+		return 0, nil
+	}
+	for n, group := range groups {
+		if err := c.field.appendTo(to, n, c.value(group)); err != nil {
+			return n, err
+		}
+	}
+	return 0, nil
+}
+
+// appendValues adds values that a column of the state has as they are. They lie far apart: a tight loop waits for many at once.
+func appendValues[T int64 | float64](dst []T, c *stateColumn, groups []uint32) []T {
+	from := len(dst)
+	dst = slices.Grow(dst, len(groups))[:from+len(groups)]
+	for n, group := range groups {
+		dst[from+n] = *(*T)(c.value(group))
+	}
+	return dst
+}
+
 type columnRunner[E, S any] struct {
 	spec     ColumnFold[E, S]
 	types    columnTypes
@@ -200,12 +229,14 @@ type columnRunner[E, S any] struct {
 
 	strict  []int // columns of the batch that must not have nulls there, and have some
 	live    []int32
-	place   []int32 // the slots of those that are live
+	place   []int32         // the slots of those that are live
+	begun   [blockRows]bool // of those that are live: its group is new
 	taken   []Event
 	scratch []byte
 	applied int64
 	sealed  bool
 	order   []sorted // of drained groups, once draining began
+	ids     []uint32 // of the groups of a batch of rows
 }
 
 // Add implements [Runner].
@@ -258,45 +289,60 @@ func (r *columnRunner[E, S]) group(b block[E], out *Outcome) error {
 		out.elsewhere(failed, filtered)
 	}
 	r.look(b.batch)
-	versions := []int64(nil)
-	if r.types.version >= 0 {
-		versions = b.batch.Columns[r.types.version].Int64s
-	}
 	f := &r.found
-	for n, row := range r.live {
-		id := f.ids[n]
-		if id == elsewhere {
-			out.Elsewhere++
-			continue
-		}
-		if cell := f.cells[n]; id == none && cell != nil {
-			id = *cell - 1
+	clear(r.begun[:len(r.live)])
+	for _, at := range f.unknown {
+		n := int(at)
+		cell, id := f.cells[n], none
+		if cell != nil {
+			id = *cell - 1 // 0 - 1 is none
 		}
 		if id == none {
 			id = r.keys.find(r.place[n], f.key(n), f.hashes[n])
 		}
-		fresh := id == none
-		if fresh && r.sealed {
-			out.Left = append(out.Left, Left{row, f.hashes[n]})
+		if id == none && r.sealed {
+			out.Left = append(out.Left, Left{r.live[n], f.hashes[n]})
+			f.ids[n] = none
 			continue
 		}
-		if fresh {
+		if id == none {
 			var err error
 			if id, err = r.add(b.batch, n); err != nil {
-				return &Failure{row, err}
+				return &Failure{r.live[n], err}
 			}
+			r.begun[n] = true
 		}
-		if cell := f.cells[n]; cell != nil {
+		if f.ids[n] = id; cell != nil {
 			*cell = id + 1
 		}
-		if versions != nil {
-			if !fresh && versions[row] <= r.keys.versions[id] {
-				out.Stale++
-				continue
+	}
+	if r.types.version < 0 {
+		for n, row := range r.live {
+			switch id := f.ids[n]; id {
+			case none:
+			case elsewhere:
+				out.Elsewhere++
+			default:
+				r.taken = append(r.taken, Event{row, int32(id)}) //nolint:gosec // add keeps it to 31 bits
 			}
-			r.keys.versions[id] = versions[row]
 		}
-		r.taken = append(r.taken, Event{row, int32(id)}) //nolint:gosec // add keeps it to 31 bits
+		return nil
+	}
+	versions := b.batch.Columns[r.types.version].Int64s
+	for n, row := range r.live {
+		id := f.ids[n]
+		switch {
+		case id == none:
+			continue
+		case id == elsewhere:
+			out.Elsewhere++
+			continue
+		case !r.begun[n] && versions[row] <= r.keys.versions[id]:
+			out.Stale++
+			continue
+		}
+		r.keys.versions[id] = versions[row]
+		r.taken = append(r.taken, Event{row, int32(id)}) //nolint:gosec // as above
 	}
 	return nil
 }
@@ -350,10 +396,10 @@ func (r *columnRunner[E, S]) unfit(b *record.Batch, row int32, keys bool) error 
 	return nil
 }
 
-// look looks up the groups of the live events.
+// look looks up the groups of the live events by their codes, and readies what finds the others.
 func (r *columnRunner[E, S]) look(b *record.Batch) {
 	f := &r.found
-	f.keys = f.keys[:0]
+	f.begin()
 	var d *dictionary
 	var by []uint32
 	if len(r.types.keys) == 1 {
@@ -361,31 +407,28 @@ func (r *columnRunner[E, S]) look(b *record.Batch) {
 			d, by = &text.dict, text.from.Strings.Codes
 		}
 	}
-	unknown := 0
 	for n, row := range r.live {
-		f.cells[n], f.ids[n], f.ends[n+1] = nil, none, f.ends[n]
 		slot := r.place[n]
+		f.cells[n] = nil
 		if d != nil && uint(slot) < uint(len(f.slots)) {
 			cell := f.cell(d, slot, by[row])
-			f.cells[n], f.ids[n] = cell, *cell-1 // 0 - 1 is none
+			if id := *cell; id != 0 {
+				f.ids[n] = id - 1
+				continue
+			}
+			f.cells[n] = cell
 		}
-		if f.ids[n] != none {
-			continue
-		}
+		from := len(f.keys)
 		for k, i := range r.types.keys {
 			f.keys = appendColumnKey(f.keys, &b.Columns[i], int(row), k == len(r.types.keys)-1)
 		}
-		f.ends[n+1] = len(f.keys)
-		f.hashes[n] = r.keys.hash(slot, f.key(n))
-		if r.share.has(f.hashes[n]) {
-			unknown++
+		if hash := r.keys.hash(slot, f.keys[from:]); r.share.has(hash) {
+			f.ask(n, from, hash)
 		} else {
 			f.set(n, elsewhere)
 		}
 	}
-	if unknown > 0 {
-		r.keys.touch(f, len(r.live))
-	}
+	r.keys.touch(f)
 }
 
 // appendColumnKey adds the value of a row to an encoded key, as [rowType.appendKey] does.
@@ -536,23 +579,25 @@ func (r *columnRunner[E, S]) appendRows(b *record.Batch, order []sorted) error {
 		b.Len = len(order)
 		return appendPartials(&b.Columns[len(keys)], r.columns, order, name)
 	}
-	return appendStates(b, r.columns, len(order), func(n int) uint32 { return order[n].id }, name)
+	r.ids = r.ids[:0]
+	for _, o := range order {
+		r.ids = append(r.ids, o.id)
+	}
+	return appendStates(b, r.columns, r.ids, name)
 }
 
-// appendStates fills the columns of b that are no keys with the values of n groups. Key is that of the nth, for errors.
-func appendStates(b *record.Batch, columns []stateColumn, groups int, group func(n int) uint32, key func(n int) []byte) error {
+// appendStates fills the columns of b that are no keys with the values of groups. Key is that of the nth, for errors.
+func appendStates(b *record.Batch, columns []stateColumn, groups []uint32, key func(n int) []byte) error {
 	for i := range columns {
 		c := &columns[i]
 		if c.field == nil {
 			continue
 		}
-		for n := range groups {
-			if err := c.field.appendTo(&b.Columns[c.to], n, c.value(group(n))); err != nil {
-				return fmt.Errorf("row of key %q: %w", key(n), err)
-			}
+		if n, err := c.appendTo(&b.Columns[c.to], groups); err != nil {
+			return fmt.Errorf("row of key %q: %w", key(n), err)
 		}
 	}
-	b.Len = groups
+	b.Len = len(groups)
 	return nil
 }
 

@@ -8,12 +8,14 @@ import (
 
 // found is where the states of a block's keys are, by the numbers of its live events.
 type found struct {
-	ids [blockRows]uint32 // or none; then the rest is there, too
-	// Of a key these are its bytes in keys, its hash, and where its id is to be kept for the next event with its code, if it has one.
-	keys   []byte
-	ends   [1 + blockRows]int // that of key n, behind where it begins
-	hashes [blockRows]uint64
-	cells  [blockRows]*uint32
+	ids [blockRows]uint32 // or none
+	// unknown are the events whose state no code told. Of these there are the key's bytes in keys, its hash, and where its id is to be kept for the next
+	// event with its code, if it has one.
+	unknown []int32
+	keys    []byte
+	places  [blockRows]struct{ from, to int }
+	hashes  [blockRows]uint64
+	cells   [blockRows]*uint32
 
 	// A key that is one string is mostly one of the event's as it lies, and then its code in that field's dictionary tells the state, without a look at the key.
 	source int // the field
@@ -40,7 +42,17 @@ func (f *found) set(n int, id uint32) {
 	}
 }
 
-func (f *found) key(n int) []byte { return f.keys[f.ends[n]:f.ends[n+1]] }
+func (f *found) key(n int) []byte { return f.keys[f.places[n].from:f.places[n].to] }
+
+// begin forgets the block before.
+func (f *found) begin() { f.unknown, f.keys = f.unknown[:0], f.keys[:0] }
+
+// ask notes that no code told the state of event n, whose key was appended to keys from there on.
+func (f *found) ask(n, from int, hash uint64) {
+	f.places[n].from, f.places[n].to = from, len(f.keys)
+	f.hashes[n] = hash
+	f.unknown = append(f.unknown, int32(n)) //nolint:gosec // a block is small
+}
 
 // cell is where the id of a slot's state for a code of d is kept.
 func (f *found) cell(d *dictionary, slot int32, code uint32) *uint32 {
@@ -63,45 +75,43 @@ func (f *found) cell(d *dictionary, slot int32, code uint32) *uint32 {
 // find looks up the states of the live events. Events whose key cannot be are failures.
 func (r *foldRunner[E, S]) find(b block[E], out *Outcome) {
 	f := &r.found
-	f.keys = f.keys[:0]
+	f.begin()
 	d := r.keySource(b)
-	kept, unknown := 0, 0
+	kept := 0
 	for _, i := range r.live {
 		p := unsafe.Pointer(&r.fresh[i])
-		f.cells[kept], f.ids[kept], f.ends[kept+1] = nil, none, f.ends[kept]
 		slot := b.slot(int(i))
+		f.cells[kept] = nil
 		if d != nil && uint(slot) < uint(len(f.slots)) {
 			if code, ok := d.codeOf(&b.batch.Columns[f.source], b.rows[i], *(*string)(unsafe.Add(p, r.row.fields[0].offset))); ok {
 				cell := f.cell(d, slot, code)
-				f.cells[kept], f.ids[kept] = cell, *cell-1 // 0 - 1 is none
+				if id := *cell; id != 0 {
+					f.ids[kept], r.live[kept] = id-1, i
+					kept++
+					continue
+				}
+				f.cells[kept] = cell
 			}
 		}
-		if f.ids[kept] == none {
-			var err error
-			if f.keys, err = r.row.appendKey(f.keys, p); err != nil {
-				f.keys = f.keys[:f.ends[kept]]
-				out.Failures = append(out.Failures, Failure{b.rows[i], err})
-				continue
-			}
-			f.ends[kept+1] = len(f.keys)
-			f.hashes[kept] = r.states.hash(slot, f.key(kept))
-			if r.share.has(f.hashes[kept]) {
-				unknown++
-			} else {
-				f.set(kept, elsewhere)
-			}
+		from := len(f.keys)
+		var err error
+		if f.keys, err = r.row.appendKey(f.keys, p); err != nil {
+			f.keys = f.keys[:from]
+			out.Failures = append(out.Failures, Failure{b.rows[i], err})
+			continue
+		}
+		if hash := r.states.hash(slot, f.keys[from:]); r.share.has(hash) {
+			f.ask(kept, from, hash)
+		} else {
+			f.set(kept, elsewhere)
 		}
 		r.live[kept] = i
 		kept++
 	}
 	r.live = r.live[:kept]
-	if unknown > 0 {
-		r.states.touch(f, kept)
-		for n, i := range r.live {
-			if f.ids[n] == none {
-				f.set(n, r.states.find(b.slot(int(i)), f.key(n), f.hashes[n]))
-			}
-		}
+	r.states.touch(f)
+	for _, n := range f.unknown {
+		f.set(int(n), r.states.find(b.slot(int(r.live[n])), f.key(int(n)), f.hashes[n]))
 	}
 	r.states.touchStates(f.ids[:kept])
 }
@@ -138,18 +148,13 @@ func (d *dictionary) codeOf(c *record.Column, row int32, v string) (uint32, bool
 }
 
 // touch and touchStates bring what is needed next into the cache. Loads that do not wait for each other overlap.
-func (s *keys) touch(f *found, n int) {
+func (s *keys) touch(f *found) {
 	mask, sum := uint64(len(s.index)-1), uint64(0)
-	for i, h := range f.hashes[:n] {
-		if f.ids[i] == none {
-			sum += uint64(s.index[h&mask])
-		}
+	for _, n := range f.unknown {
+		sum += uint64(s.index[f.hashes[n]&mask])
 	}
-	for i, h := range f.hashes[:n] {
-		if f.ids[i] != none {
-			continue
-		}
-		if at := s.index[h&mask]; at != 0 {
+	for _, n := range f.unknown {
+		if at := s.index[f.hashes[n]&mask]; at != 0 {
 			if e := &s.entries[at-1]; e.keyLen > 0 {
 				sum += uint64(s.text[e.key])
 			}

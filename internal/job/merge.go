@@ -295,5 +295,9 @@ func (f ColumnFold[E, S]) rows(t columnTypes, into, later *groups[S], events []E
 			return nil, err
 		}
 	}
-	return b, appendStates(b, into.columns, into.n, func(n int) uint32 { return uint32(n) }, func(n int) []byte { return keys[n] }) //nolint:gosec // at most outRows
+	ids := make([]uint32, into.n)
+	for n := range ids {
+		ids[n] = uint32(n) //nolint:gosec // at most outRows
+	}
+	return b, appendStates(b, into.columns, ids, func(n int) []byte { return keys[n] })
 }
