@@ -19,6 +19,7 @@ import (
 	"hindcast/internal/local"
 	"hindcast/internal/plan"
 	"hindcast/internal/preflight"
+	"hindcast/internal/step"
 )
 
 // IO is where a command reads and writes.
@@ -47,6 +48,7 @@ func Std() IO {
 
 // Main runs the command line and returns the exit code; see [ExitCodes].
 func Main(args []string, std IO, jobs []job.Job) int {
+	step.TuneCollector()
 	return interruptible(args, std, local.Options{Jobs: jobs})
 }
 

@@ -36,6 +36,7 @@ var Program string
 // The environment's HINDCAST_WORKSPACE is the workspace, as s3://bucket/prefix; relative locations of jobs lie
 // under HINDCAST_ROOT. Errors reach the state machine by their names; see [step.Error].
 func Start(state step.State, jobs []job.Job) {
+	step.TuneCollector()
 	if m, err := memory(os.LookupEnv); err == nil && m > 0 { // what is wrong with it each call says
 		debug.SetMemoryLimit(int64(m) * 7 / 8) // the collector works harder before the function would be killed
 	}
