@@ -10,6 +10,9 @@ import (
 // part is the most that one request reads ahead: larger ranges are cut, so that their parts come side by side.
 const part = 8 << 20
 
+// behind is how many bytes of capacity there are behind a range, for who may look past its end: column.Padding.
+const behind = 64
+
 // Ahead reads ranges of objects before they are asked for, so that whoever decodes them need not wait for the store. It is told of ranges in the
 // order in which they will be asked for; a range that is asked for out of turn is read at once. All methods may be called concurrently.
 type Ahead struct {
@@ -23,11 +26,11 @@ type Ahead struct {
 	queue  []*piece // not begun
 	active int      // requests under way
 	held   int64    // bytes of pieces that are begun and not taken
-	spare  [][]byte
-	kept   int64 // bytes of spare
+	spare  [][]byte // of ranges
+	kept   int64    // bytes of spare
 }
 
-// NewAhead returns an Ahead that holds at most budget bytes that nobody has asked for yet, and has at most requests of them
+// NewAhead returns an Ahead that holds at most budget bytes that nobody has asked for yet (of a range that is asked for in parts, until the last one), and has at most requests of them
 // under way; what was asked for comes on top. Its reads end when ctx does, and at [Ahead.Close].
 func NewAhead(ctx context.Context, budget int64, requests int) *Ahead {
 	a := &Ahead{budget: budget, requests: requests}
@@ -51,11 +54,21 @@ type AheadReader struct {
 	a      *Ahead
 	direct *readerAt
 	pieces []*piece // that are not taken; guarded by a.mu
+	lent   [][]byte // guarded by a.mu
 }
 
-// piece is a range that one request reads.
+// wanted is a range that will be asked for.
+type wanted struct {
+	off, size int64
+	pieces    []*piece
+	left      int    // of the pieces: those that are not released
+	buf       []byte // nil before the first of them is begun
+}
+
+// piece is what one request reads of a range.
 type piece struct {
 	of        *AheadReader
+	in        *wanted
 	off, size int64
 	begun     bool
 	dropped   bool
@@ -71,19 +84,79 @@ func (r *AheadReader) Want(off, length int64) {
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
 	r.direct.forget() // what the opening of the object needed
+	w := &wanted{off: off, size: length}
 	for n := (length + part - 1) / part; n > 0; n-- {
-		p := &piece{of: r, off: off, size: length / n, done: make(chan struct{})}
+		p := &piece{of: r, in: w, off: off, size: length / n, done: make(chan struct{})}
 		off, length = off+p.size, length-p.size
-		r.pieces = append(r.pieces, p)
-		r.a.queue = append(r.a.queue, p)
+		w.pieces = append(w.pieces, p)
 	}
+	w.left = len(w.pieces)
+	r.pieces = append(r.pieces, w.pieces...)
+	r.a.queue = append(r.a.queue, w.pieces...)
 	r.a.pump()
 }
 
-// Drop gives up what was wanted and is not read.
+// Lend waits for a range that was wanted just so, and of which nothing was read, and returns its bytes, behind which there is some capacity: they are the caller's until
+// [AheadReader.Return] or [AheadReader.Drop]. It returns nil where there is no such range.
+func (r *AheadReader) Lend(off, length int64) ([]byte, error) {
+	r.a.mu.Lock()
+	var w *wanted
+	for _, p := range r.pieces {
+		if p.in.off == off && p.in.size == length && p.off == off && p.in.left == len(p.in.pieces) {
+			w = p.in
+			break
+		}
+	}
+	if w == nil {
+		r.a.mu.Unlock()
+		return nil, nil
+	}
+	for _, p := range w.pieces {
+		if !p.begun {
+			r.a.begin(p)
+		}
+	}
+	r.a.mu.Unlock()
+	for _, p := range w.pieces {
+		select {
+		case <-p.done:
+		case <-r.a.ctx.Done():
+			return nil, r.a.ctx.Err()
+		}
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
+	r.a.mu.Lock()
+	defer r.a.mu.Unlock()
+	buf := w.buf
+	r.lent, w.buf = append(r.lent, buf), nil
+	for _, p := range w.pieces {
+		r.drop(p)
+	}
+	r.a.pump()
+	return buf, nil
+}
+
+// Return gives back what was lent.
+func (r *AheadReader) Return() {
+	r.a.mu.Lock()
+	defer r.a.mu.Unlock()
+	r.giveBack()
+}
+
+func (r *AheadReader) giveBack() {
+	for _, b := range r.lent {
+		r.a.keep(b)
+	}
+	r.lent = nil
+}
+
+// Drop gives up what was wanted and is not read, and gives back what was lent.
 func (r *AheadReader) Drop() {
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
+	r.giveBack()
 	for _, p := range slices.Clone(r.pieces) {
 		r.drop(p)
 	}
@@ -175,7 +248,11 @@ func (a *Ahead) begin(p *piece) {
 	p.begun = true
 	a.held += p.size
 	a.active++
-	buf := a.buffer(p.size)
+	w := p.in
+	if w.buf == nil {
+		w.buf = a.buffer(w.size)
+	}
+	buf := w.buf[p.off-w.off:][:p.size]
 	a.wg.Go(func() {
 		err := p.of.direct.fetch(buf, p.off)
 		a.mu.Lock()
@@ -190,27 +267,35 @@ func (a *Ahead) begin(p *piece) {
 	})
 }
 
-// release takes back the memory of a piece.
+// release takes back the memory of a piece, with the last one of a range.
 func (a *Ahead) release(p *piece) {
 	a.held -= p.size
-	if size := int64(cap(p.data)); a.held+a.kept+size <= a.budget {
-		a.spare = append(a.spare, p.data)
+	p.data = nil
+	if p.in.left--; p.in.left == 0 && p.in.buf != nil {
+		a.keep(p.in.buf)
+		p.in.buf = nil
+	}
+}
+
+// keep keeps memory for what is read later.
+func (a *Ahead) keep(b []byte) {
+	if size := int64(cap(b)); a.held+a.kept+size <= a.budget {
+		a.spare = append(a.spare, b)
 		a.kept += size
 	}
-	p.data = nil
 }
 
 // buffer returns memory for size bytes.
 func (a *Ahead) buffer(size int64) []byte {
 	for i, b := range a.spare {
-		if have := int64(cap(b)); have >= size && have <= 2*size {
+		if have := int64(cap(b)); have >= size+behind && have <= 2*(size+behind) {
 			a.spare = slices.Delete(a.spare, i, i+1)
 			a.kept -= have
 			return b[:size]
 		}
 	}
 	a.spare, a.kept = nil, 0 // none of them fits what is read now
-	return make([]byte, size, size+size/8)
+	return make([]byte, size, size+size/8+behind)
 }
 
 var _ io.ReaderAt = (*AheadReader)(nil)

@@ -91,11 +91,33 @@ func TestAheadReadsWhatIsThere(t *testing.T) {
 		info, want := object(t, s, 1+rng.IntN(50_000))
 		a := blob.NewAhead(t.Context(), int64(rng.IntN(20_000)), 1+rng.IntN(4))
 		r := a.Reader(s, info)
+		var wanted [][2]int64
 		for range rng.IntN(10) {
 			at := rng.Int64N(info.Size)
-			r.Want(at, 1+rng.Int64N(info.Size-at))
+			wanted = append(wanted, [2]int64{at, 1 + rng.Int64N(info.Size-at)})
+			r.Want(at, wanted[len(wanted)-1][1])
 		}
+		var lent [][2][]byte // and what they must be for as long as they are not returned
 		for i := range 20 {
+			if len(wanted) > 0 && rng.IntN(3) == 0 {
+				of := wanted[rng.IntN(len(wanted))]
+				b, err := r.Lend(of[0], of[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b != nil {
+					lent = append(lent, [2][]byte{b, want[of[0]:][:of[1]]})
+				}
+			}
+			if rng.IntN(8) == 0 {
+				r.Return()
+				lent = nil
+			}
+			for _, l := range lent {
+				if !bytes.Equal(l[0], l[1]) {
+					t.Fatalf("%d bytes that were lent are others", len(l[0]))
+				}
+			}
 			at := rng.Int64N(info.Size)
 			b := make([]byte, 1+rng.IntN(len(want)))
 			n, err := r.ReadAt(b, at)
@@ -105,9 +127,32 @@ func TestAheadReadsWhatIsThere(t *testing.T) {
 			}
 			if i == 15 {
 				r.Drop()
+				lent = nil
 			}
 		}
 		a.Close()
+	}
+}
+
+func TestARangeIsLentOnceAndAsItWasWanted(t *testing.T) {
+	s := memblob.New()
+	info, want := object(t, s, 1000)
+	a := blob.NewAhead(t.Context(), 1000, 2)
+	defer a.Close()
+	r := a.Reader(s, info)
+	r.Want(100, 200)
+	if b, err := r.Lend(100, 100); b != nil || err != nil {
+		t.Errorf("a part of what was wanted: %d bytes, %v", len(b), err)
+	}
+	if b, err := r.Lend(100, 200); !bytes.Equal(b, want[100:300]) || cap(b) < 232 || err != nil {
+		t.Errorf("what was wanted: %d bytes (%d), %v", len(b), cap(b), err)
+	}
+	if b, err := r.Lend(100, 200); b != nil || err != nil {
+		t.Errorf("again: %d bytes, %v", len(b), err)
+	}
+	got := make([]byte, 200)
+	if _, err := r.ReadAt(got, 100); err != nil || !bytes.Equal(got, want[100:300]) {
+		t.Errorf("what was lent is read as anything: %v", err)
 	}
 }
 

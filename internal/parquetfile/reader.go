@@ -198,6 +198,7 @@ func (r *Reader) start() error {
 		c := &r.columns[i]
 		c.chunk = &g.Chunks[c.field.leaf]
 	}
+	column.GiveBack(r.f.r) // the row group before is done
 	total := r.needed(g)
 	if total <= preload {
 		if err := r.preload(g); err != nil {
@@ -285,18 +286,29 @@ func (r *Reader) spans(g *footer.Group) []Range {
 // preload reads all needed chunks of a row group, those near each other at once.
 func (r *Reader) preload(g *footer.Group) error {
 	spans := r.spans(g)
+	bufs := make([][]byte, len(spans))
 	size := 0
-	for _, s := range spans {
-		size += int(s.Length) + column.Padding
+	for i, s := range spans {
+		var err error
+		if bufs[i], err = column.Borrow(r.f.r, s.Offset, s.Length); err != nil {
+			return err
+		}
+		if bufs[i] == nil {
+			size += int(s.Length) + column.Padding
+		}
 	}
 	if cap(r.mem) < size {
 		r.mem = make([]byte, size+size/4)
 	}
 	mem := r.mem
-	for _, s := range spans {
-		buf := mem[:s.Length]
-		if err := column.ReadAt(r.f.r, buf, s.Offset); err != nil {
-			return err
+	for n, s := range spans {
+		buf := bufs[n]
+		if buf == nil {
+			buf = mem[:s.Length]
+			if err := column.ReadAt(r.f.r, buf, s.Offset); err != nil {
+				return err
+			}
+			mem = mem[len(buf)+column.Padding:]
 		}
 		for i := range r.columns {
 			c := &r.columns[i]
@@ -308,7 +320,6 @@ func (r *Reader) preload(g *footer.Group) error {
 				return err
 			}
 		}
-		mem = mem[len(buf)+column.Padding:]
 	}
 	return nil
 }

@@ -88,6 +88,36 @@ func ReadAt(r io.ReaderAt, b []byte, off int64) error {
 	return &ReadError{fmt.Errorf("read %d bytes at %d: %w", len(b), off, err)}
 }
 
+// lender is what an [io.ReaderAt] may be, too: it lends what it has read already, as [hindcast/internal/blob.AheadReader] does.
+type lender interface {
+	Lend(off, length int64) ([]byte, error)
+	Return()
+}
+
+// Borrow returns length bytes from off on of what r has read already, with [Padding] behind them; nil where it has them not. They are to be given back. An error is
+// a *ReadError.
+func Borrow(r io.ReaderAt, off, length int64) ([]byte, error) {
+	l, ok := r.(lender)
+	if !ok {
+		return nil, nil
+	}
+	b, err := l.Lend(off, length)
+	if err != nil {
+		return nil, &ReadError{fmt.Errorf("read %d bytes at %d: %w", length, off, err)}
+	}
+	if cap(b) < len(b)+Padding {
+		return nil, nil
+	}
+	return b, nil
+}
+
+// GiveBack gives back all that was borrowed of r.
+func GiveBack(r io.ReaderAt) {
+	if l, ok := r.(lender); ok {
+		l.Return()
+	}
+}
+
 // ReadError is a failure of storage: the file's contents are not to blame.
 type ReadError struct{ error }
 
