@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/local"
 	"hindcast/internal/spec"
 	"hindcast/internal/testenv"
@@ -142,4 +143,68 @@ func TestAbortEndsARunThatGoesOn(t *testing.T) {
 	}
 	hindcast(t, "throttle", run, "--concurrency", "1", "--workspace", ws).exits(t, exitConflict)
 	hindcast(t, "promote", run, "--workspace", ws).exits(t, exitConflict)
+}
+
+// Sixteen shards at once become two within seconds, and none while the run is paused, though shards go on being done.
+func TestConcurrencyIsObeyedWithinSeconds(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("waits for seconds: part of the full counts")
+	}
+	_, list, args := manyDays(t, 300)
+	ws := filepath.Join(t.TempDir(), "ws")
+	opts := local.Options{Jobs: list, Embedded: true, Wrap: func(s blob.Store) blob.Store {
+		return blob.Hook(s, func(op blob.Op) error {
+			if !op.Done && strings.Contains(op.Key, "done/") {
+				time.Sleep(300 * time.Millisecond)
+			}
+			return nil
+		})
+	}}
+	ended := make(chan result, 1)
+	go func() {
+		ended <- hindcastUnder(t, opts, append(args, "--workers", "16", "--promote", "--workspace", ws)...)
+	}()
+	var run string
+	soon(t, "there is a run", func() bool {
+		runs, err := filepath.Glob(filepath.Join(ws, "runs", "*", "history"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(runs) == 1 {
+			run = filepath.Base(filepath.Dir(runs[0]))
+		}
+		return run != ""
+	})
+	atWork := func() int {
+		h := backfillHistory(t, ws, run)
+		return strings.Count(h, `"type":"TaskScheduled"`) - strings.Count(h, `"type":"TaskSucceeded"`)
+	}
+	ask := func(verb string, flags ...string) {
+		hindcastWith(t, list, append([]string{verb, run, "--workspace", ws}, flags...)...).ok(t)
+	}
+	most := func(during time.Duration) (n int) {
+		for began := time.Now(); time.Since(began) < during; time.Sleep(20 * time.Millisecond) {
+			n = max(n, atWork())
+		}
+		return n
+	}
+	soon(t, "16 shards are computed at once", func() bool { return atWork() == 16 })
+	ask("throttle", "--concurrency", "2")
+	soon(t, "2 shards are", func() bool { return atWork() <= 2 })
+	if n := most(time.Second); n != 2 {
+		t.Errorf("where two at once were asked for, there were %d", n)
+	}
+	ask("pause")
+	soon(t, "none are", func() bool { return atWork() == 0 })
+	if n := most(time.Second); n != 0 {
+		t.Errorf("of a paused run %d shards were computed at once", n)
+	}
+	ask("throttle", "--concurrency", "16")
+	ask("resume")
+	soon(t, "16 are again", func() bool { return atWork() == 16 })
+	r := <-ended
+	if s := hindcastWith(t, list, "status", run, "--json", "--workspace", ws).ok(t).status(t); r.code != 0 || s.Shards != 300 || s.Done != 300 || len(s.Asked) != 4 {
+		t.Errorf("exit code %d; %d of %d shards are done; it was asked %+v; stderr:\n%s", r.code, s.Done, s.Shards, s.Asked, r.err)
+	}
 }
