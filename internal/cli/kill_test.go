@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -120,6 +122,51 @@ func (h *hunted) end() {
 			h.t.Errorf("history %s, of %d events: %v", name, len(events), err)
 		}
 	}
+	if again, calls := h.redone(); again > 0 || calls < 2 {
+		h.t.Errorf("workers were called %d times for shards that were not done, and %d times for such that were", calls, again)
+	}
+}
+
+// redone counts the calls of workers for shards that were done by then, and all that are not.
+func (h *hunted) redone() (again, calls int) {
+	h.t.Helper()
+	var mapRuns []asl.HistoryName
+	for name := range h.events {
+		if strings.HasPrefix(name.MapRun, "Backfill-") {
+			mapRuns = append(mapRuns, name)
+		}
+	}
+	slices.SortFunc(mapRuns, func(a, b asl.HistoryName) int {
+		return cmp.Or(cmp.Compare(a.Execution, b.Execution), cmp.Compare(number(h.t, a.MapRun), number(h.t, b.MapRun)))
+	})
+	done := map[string]bool{}
+	for _, name := range mapRuns {
+		for _, ev := range h.events[name] {
+			var of struct {
+				Payload struct {
+					Shard string
+					Done  bool
+				}
+			}
+			switch ev.Type {
+			case asl.TaskScheduled:
+				if err := json.Unmarshal(ev.Input, &of); err != nil || of.Payload.Shard == "" {
+					h.t.Fatalf("%v: %s", err, ev.Input)
+				}
+				if done[of.Payload.Shard] {
+					again++
+				} else {
+					calls++
+				}
+			case asl.TaskSucceeded:
+				if err := json.Unmarshal(ev.Output, &of); err != nil || of.Payload.Shard == "" {
+					h.t.Fatalf("%v: %s", err, ev.Output)
+				}
+				done[of.Payload.Shard] = done[of.Payload.Shard] || of.Payload.Done
+			}
+		}
+	}
+	return again, calls
 }
 
 func historyFolder(ws, run string) string { return filepath.Join(ws, "runs", run, "history") }
