@@ -236,7 +236,7 @@ func finishedFiles(t *testing.T, ws, run string) map[string]string {
 // be approved.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	runs, each, total := 2, 2, 0
+	runs, each, total := 1, 1, 0
 	if testenv.Full() {
 		runs, each, total = 36, 8, 180 // some end before they are killed so often
 	}
