@@ -108,7 +108,7 @@ func TestARunIsPausedThrottledAndGoesOn(t *testing.T) {
 	if out := hindcast(t, "resume", run, "--workspace", ws).ok(t).out; !strings.Contains(out, "goes on") {
 		t.Errorf("resume of a paused run said:\n%s", out)
 	}
-	(<-watched).ok(t).has(t, "Backfill; ", "2 in flight; ", "records a second, about ", "paused since ", "proven\n")
+	(<-watched).ok(t).has(t, "Backfill; ", "2 in flight; ", "paused since ", "proven\n")
 	r := <-ended
 	r.ok(t)
 	if !strings.Contains(r.err, "the store is slow") {
