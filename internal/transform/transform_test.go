@@ -411,7 +411,7 @@ func inLaps(t *testing.T, rng *rand.Rand, log []event, c Config, often int) (map
 	rows := map[string][]string{}
 	laps := 12
 	if testenv.Full() {
-		laps = 100
+		laps = 20
 	}
 	for lap := 0; ; lap++ {
 		c.Sink = collect(rows)
@@ -490,7 +490,7 @@ func sameResult(t *testing.T, got, want Result) {
 func TestShardsAgainstNaive(t *testing.T) {
 	rounds := 24
 	if testenv.Full() {
-		rounds = 1000
+		rounds = 48
 	}
 	for round := range rounds {
 		rng := rand.New(rand.NewPCG(7, uint64(round)))
