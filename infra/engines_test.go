@@ -203,24 +203,7 @@ func TestASecondEngineAgrees(t *testing.T) {
 // run runs the same in our engine.
 func run(t *testing.T, definition any, input object, answers map[string][]stub) (result asl.Result) {
 	t.Helper()
-	text, err := json.Marshal(definition)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]string{}
-	for _, s := range step.States() {
-		if placeholder := string(s) + "Function"; bytes.Contains(text, []byte("${"+placeholder+"}")) {
-			names[placeholder] = string(s)
-		}
-	}
-	m, err := asl.Parse(text, names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	start, err := json.Marshal(input)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, start := parsed(t, definition, input)
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		calls := map[string]int{}
@@ -240,6 +223,7 @@ func run(t *testing.T, definition any, input object, answers map[string][]stub) 
 			}
 			return json.Marshal(a.Payload)
 		})}
+		var err error
 		if result, err = e.Start(t.Context(), m, "x", start); err != nil {
 			t.Error(err)
 		}
@@ -435,21 +419,32 @@ func merged(all ...map[string][]stub) map[string][]stub {
 	return out
 }
 
-// runDistributed runs the same in our engine. A function that is given a token answers by it.
-func runDistributed(t *testing.T, definition, input object, answers map[string][]stub, objects bucket) (result asl.Result, calls []string) {
+// parsed is a definition, each function named as its state, and an execution's input.
+func parsed(t *testing.T, definition any, input object) (m *asl.Machine, start []byte) {
 	t.Helper()
 	text, err := json.Marshal(definition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := asl.Parse(text, nil)
-	if err != nil {
+	names := map[string]string{}
+	for _, s := range step.States() {
+		if placeholder := string(s) + "Function"; bytes.Contains(text, []byte("${"+placeholder+"}")) {
+			names[placeholder] = string(s)
+		}
+	}
+	if m, err = asl.Parse(text, names); err != nil {
 		t.Fatal(err)
 	}
-	start, err := json.Marshal(input)
-	if err != nil {
+	if start, err = json.Marshal(input); err != nil {
 		t.Fatal(err)
 	}
+	return m, start
+}
+
+// runDistributed runs the same in our engine. A function that is given a token answers by it.
+func runDistributed(t *testing.T, definition, input object, answers map[string][]stub, objects bucket) (result asl.Result, calls []string) {
+	t.Helper()
+	m, start := parsed(t, definition, input)
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var answering sync.WaitGroup
@@ -489,6 +484,7 @@ func runDistributed(t *testing.T, definition, input object, answers map[string][
 			})
 			return json.RawMessage("{}"), nil
 		})
+		var err error
 		if result, err = e.Start(t.Context(), m, "x", start); err != nil {
 			t.Error(err)
 		}

@@ -8,18 +8,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // grammar is what the events of a strand look like, one after the other, in an execution that has ended and was not redriven.
-var grammar = regexp.MustCompile(`^(MapIterationStarted )?(ExecutionStarted )?(` + strings.Join([]string{
-	`(Pass|Succeed)StateEntered (Pass|Succeed)StateExited `,
-	`FailStateEntered `,
-	`ChoiceStateEntered ChoiceStateExited `,
-	`WaitStateEntered (WaitStateExited |WaitStateAborted )?`,
-	`TaskStateEntered (RetryScheduled )*((Task|LambdaFunction)Scheduled (Task|LambdaFunction)Started (TaskSubmitted )?((Task|LambdaFunction)(Succeeded|Failed|TimedOut) )?(RetryScheduled )?)*(TaskStateExited |TaskStateAborted )?`,
-	`ParallelStateEntered (ParallelStateStarted (RetryScheduled )?)+(ParallelStateSucceeded |ParallelStateFailed )ParallelStateExited `,
-	`MapStateEntered (MapStateStarted (MapRunStarted MapRun(Succeeded|Failed) )?(RetryScheduled )?)+(MapStateSucceeded |MapStateFailed )(MapStateExited )?`,
-}, "|") + `)*(MapIteration(Succeeded|Failed|Aborted) )?(BranchFailed )?(Execution(Succeeded|Failed) )?$`)
+var grammar = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(MapIterationStarted )?(ExecutionStarted )?(` + strings.Join([]string{
+		`(Pass|Succeed)StateEntered (Pass|Succeed)StateExited `,
+		`FailStateEntered `,
+		`ChoiceStateEntered ChoiceStateExited `,
+		`WaitStateEntered (WaitStateExited |WaitStateAborted )?`,
+		`TaskStateEntered (RetryScheduled )*((Task|LambdaFunction)Scheduled (Task|LambdaFunction)Started (TaskSubmitted )?((Task|LambdaFunction)(Succeeded|Failed|TimedOut) )?(RetryScheduled )?)*(TaskStateExited |TaskStateAborted )?`,
+		`ParallelStateEntered (ParallelStateStarted (RetryScheduled )?)+(ParallelStateSucceeded |ParallelStateFailed )ParallelStateExited `,
+		`MapStateEntered (MapStateStarted (MapRunStarted MapRun(Succeeded|Failed) )?(RetryScheduled )?)+(MapStateSucceeded |MapStateFailed )(MapStateExited )?`,
+	}, "|") + `)*(MapIteration(Succeeded|Failed|Aborted) )?(BranchFailed )?(Execution(Succeeded|Failed) )?$`)
+})
 
 // Check looks for what Step Functions could not have written in a history of executions that have ended: events that are missing, come twice or before those that
 // they follow, states that are entered in one another, events in an order that no state has, anything after the end but a redrive.
@@ -67,7 +70,7 @@ func Check(events iter.Seq2[Event, error]) error {
 		}
 	}
 	for at, types := range strands {
-		if !redriven[at.child] && !grammar.MatchString(types) {
+		if !redriven[at.child] && !grammar().MatchString(types) {
 			add("execution %q, strand %q: %s", at.child, at.strand, types)
 		}
 	}

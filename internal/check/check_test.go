@@ -70,11 +70,12 @@ func (b bench) write(run, name string, s table.Schema, label string, part int, r
 		}
 	}
 	var seq iter.Seq2[*record.Batch, error] = func(yield func(*record.Batch, error) bool) { yield(batch, nil) }
-	f, err := table.WriteFile(b.t.Context(), b.store, table.Path(run, name, s.Partition(label), part), s, label, seq, table.WriteOptions{})
-	if err != nil {
-		b.t.Fatal(err)
+	path := func(int) string { return table.Path(run, name, s.Partition(label), part) }
+	files, err := table.WriteFiles(b.t.Context(), b.store, path, s, label, seq, table.WriteOptions{})
+	if err != nil || len(files) != 1 {
+		b.t.Fatal(files, err)
 	}
-	return f
+	return files[0]
 }
 
 func (b bench) candidate(run string, base *table.Snapshot, outputs map[string]table.Output) *table.Candidate {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hindcast/internal/asl"
+	"hindcast/internal/local"
 	"hindcast/internal/testenv"
 )
 
@@ -123,7 +124,7 @@ func TestWorkersAreANumberOrProcesses(t *testing.T) {
 		"": {}, "0": {}, "-1": {}, "process:": {}, "process:0": {}, "processes": {}, "lambda": {},
 	} {
 		f := workersFlags{text: text}
-		err := f.check()
+		err := f.check(&local.Options{})
 		switch f.text = ""; {
 		case want.n == 0 && err == nil:
 			t.Errorf("--workers %q was taken", text)

@@ -36,7 +36,7 @@ It ends with a proven candidate and the command that promotes it; with --promote
 		Args: exactly("JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := workers.check(); err != nil {
+			if err := workers.check(&a.opts); err != nil {
 				return err
 			}
 			if promote && approval {
@@ -45,7 +45,6 @@ It ends with a proven candidate and the command that promotes it; with --promote
 			if probe < 0 || probe == 0 && cmd.Flags().Changed("probe") {
 				return usage(fmt.Errorf("--probe %d: it takes at least one shard; leave it out for no probe", probe))
 			}
-			a.opts.WorkerMemory = cmp.Or(unit.Bytes(workers.memory<<20), a.opts.WorkerMemory)
 			if workers.process {
 				if err := a.functions(ctx); err != nil {
 					return err
@@ -88,10 +87,9 @@ func (a *app) resumeCmd() *cobra.Command {
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := workers.check(); err != nil {
+			if err := workers.check(&a.opts); err != nil {
 				return err
 			}
-			a.opts.WorkerMemory = cmp.Or(unit.Bytes(workers.memory<<20), a.opts.WorkerMemory)
 			ws, err := a.open()
 			if err != nil {
 				return err
@@ -136,10 +134,9 @@ computed by other code is not joined: after a correction of the code, start a ne
 		Args:    exactly("RUN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if err := workers.check(); err != nil {
+			if err := workers.check(&a.opts); err != nil {
 				return err
 			}
-			a.opts.WorkerMemory = cmp.Or(unit.Bytes(workers.memory<<20), a.opts.WorkerMemory)
 			ws, err := a.open()
 			if err != nil {
 				return err
@@ -226,7 +223,8 @@ func (f *workersFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.timeout, "worker-timeout", 0, "with --workers process: the most that a call of a worker takes (default: as template.yaml says)")
 }
 
-func (f *workersFlags) check() (err error) {
+// check refuses flags that go against one another, and puts what is the workspace's of them into opts.
+func (f *workersFlags) check(opts *local.Options) (err error) {
 	count := f.text
 	if rest, ok := strings.CutPrefix(f.text, processes); ok {
 		f.process = true
@@ -246,6 +244,7 @@ func (f *workersFlags) check() (err error) {
 	if f.memory != 0 && f.process {
 		return usage(fmt.Errorf("--worker-memory with --workers %s: a function's memory is what template.yaml says", f.text))
 	}
+	opts.WorkerMemory = cmp.Or(unit.Bytes(f.memory<<20), opts.WorkerMemory)
 	return nil
 }
 

@@ -293,8 +293,8 @@ func (r *columnRunner[E, S]) group(b block[E], out *Outcome) error {
 	clear(r.begun[:len(r.live)])
 	for _, at := range f.unknown {
 		n := int(at)
-		cell, id := f.cells[n], none
-		if cell != nil {
+		id := none
+		if cell := f.cells[n]; cell != nil {
 			id = *cell - 1 // 0 - 1 is none
 		}
 		if id == none {
@@ -312,9 +312,7 @@ func (r *columnRunner[E, S]) group(b block[E], out *Outcome) error {
 			}
 			r.begun[n] = true
 		}
-		if f.ids[n] = id; cell != nil {
-			*cell = id + 1
-		}
+		f.set(n, id)
 	}
 	if r.types.version < 0 {
 		for n, row := range r.live {

@@ -389,7 +389,7 @@ type density struct {
 }
 
 func newDensity(slots []partition.Slot) *density {
-	return &density{slots, make([]int64, len(slots)), make([]int64, len(slots)+1)}
+	return &density{slots, make([]int64, len(slots)), make([]int64, len(slots))}
 }
 
 func (d *density) add(c *piece) {

@@ -35,22 +35,10 @@ var ErrRows = errors.New("the rows do not fit the table")
 // maxBound is the most bytes of a key that a manifest keeps as a bound.
 const maxBound = 256
 
-// WriteFile writes one file of the partition with a label: rows of s.Rows, sorted
-// by key, behind the partition's column. The same rows give the same bytes; writing them again under the same path succeeds, other rows
-// there are ErrOther, and rows that cannot be such a partition's ErrRows. Without rows nothing is written, and the File has none. Memory is bounded by a row group.
-func WriteFile(
-	ctx context.Context, store blob.Store, path string, s Schema, label string, rows iter.Seq2[*record.Batch, error], opts WriteOptions,
-) (File, error) {
-	opts.Target = 0
-	files, err := WriteFiles(ctx, store, func(int) string { return path }, s, label, rows, opts)
-	if err != nil || len(files) == 0 {
-		return File{Path: path}, err
-	}
-	return files[0], nil
-}
-
-// WriteFiles is WriteFile for as many files as it takes to keep each near opts.Target: the rows of one come after those of the one before. Path names them by
-// their numbers, from 0. Where a file ends depends on the rows alone. After an error, files that are whole may lie there.
+// WriteFiles writes the files of the partition with a label: rows of s.Rows, sorted by key, behind the partition's column, in as many files as it takes to keep
+// each near opts.Target, the rows of one after those of the one before. Path names them by their numbers, from 0. The same rows give the same files and bytes;
+// writing them again under the same paths succeeds, other rows there are [ErrOther], and rows that cannot be such a partition's [ErrRows]. Without rows nothing
+// is written. Memory is bounded by a row group. After an error, files that are whole may lie there.
 func WriteFiles(
 	ctx context.Context, store blob.Store, path func(n int) string, s Schema, label string, rows iter.Seq2[*record.Batch, error], opts WriteOptions,
 ) (files []File, err error) {

@@ -16,7 +16,6 @@ const (
 	deciding        // which of the rows that waited for room among the ids are repeats
 	replaying       // the others of them to the outputs
 	draining        // table by table: events that were left are computed, then the rows passed on, partition by partition
-
 )
 
 // errLap says that a lap must end: everything is as it was after the last piece of work that was done whole.

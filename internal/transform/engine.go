@@ -460,7 +460,7 @@ func (e *engine) tellDead() {
 	}
 	told := append(e.res.FirstDeadLetters, e.buried...)
 	slices.SortStableFunc(told, e.compareDead)
-	e.res.FirstDeadLetters = told[:min(len(told), MaxFindings)]
+	e.res.FirstDeadLetters = firsts(told)
 	e.buried = e.buried[:0]
 }
 
@@ -624,12 +624,7 @@ func (e *engine) result(done bool) Result {
 	res.Counts = nil
 	for _, out := range e.outputs {
 		counts := slices.Clone(out.counts)
-		slices.SortFunc(counts, func(a, b Count) int {
-			if a.Partition != b.Partition {
-				return cmp.Compare(a.Partition, b.Partition)
-			}
-			return cmp.Compare(len(a.Origin), len(b.Origin))
-		})
+		slices.SortFunc(counts, Count.compare)
 		res.Counts = append(res.Counts, counts...)
 	}
 	return res

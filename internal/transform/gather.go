@@ -33,10 +33,10 @@ func Gather(tables []string, parts []Result, shared bool) (res Result, ok bool) 
 	}
 	table := func(name string) int { return slices.Index(tables, name) }
 	slices.SortFunc(res.Counts, func(a, b Count) int {
-		return cmp.Or(cmp.Compare(table(a.Table), table(b.Table)), cmp.Compare(a.Partition, b.Partition), cmp.Compare(len(a.Origin), len(b.Origin)))
+		return cmp.Or(cmp.Compare(table(a.Table), table(b.Table)), a.compare(b))
 	})
 	slices.SortStableFunc(res.FirstDeadLetters, func(a, b DeadLetter) int {
-		return cmp.Or(a.compare(b.Position), cmp.Compare(table(a.Table), table(b.Table)))
+		return a.compare(b, table)
 	})
 	slices.SortStableFunc(res.FirstConflicts, func(a, b Conflict) int { return a.Second.compare(b.Second) })
 	slices.SortStableFunc(res.FirstStrays, func(a, b Stray) int { return a.compare(b.Position) })
@@ -57,6 +57,17 @@ func Gather(tables []string, parts []Result, shared bool) (res Result, ok bool) 
 	return res, true
 }
 
+// compare orders the counts of a table.
+func (c Count) compare(o Count) int {
+	return cmp.Or(cmp.Compare(c.Partition, o.Partition), cmp.Compare(len(c.Origin), len(o.Origin)))
+}
+
+// compare orders dead letters as they are told: by place, and then those of all tables, whose number is -1, before those of each.
+func (d DeadLetter) compare(o DeadLetter, number func(table string) int) int {
+	return cmp.Or(d.Position.compare(o.Position), cmp.Compare(number(d.Table), number(o.Table)))
+}
+
+// firsts are those of the findings that are told.
 func firsts[T any](told []T) []T { return told[:min(len(told), MaxFindings)] }
 
 // Plus is c, and what became of other rows.

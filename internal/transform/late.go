@@ -237,8 +237,7 @@ func (e *engine) conflict(id string, before firstSeen, at Position, c content) {
 	told := e.res.FirstConflicts
 	n, _ := slices.BinarySearchFunc(told, at, func(c Conflict, at Position) int { return c.Second.compare(at) })
 	if n < MaxFindings {
-		told = slices.Insert(told, n, found)
-		e.res.FirstConflicts = told[:min(len(told), MaxFindings)]
+		e.res.FirstConflicts = firsts(slices.Insert(told, n, found))
 	}
 }
 

@@ -1,7 +1,6 @@
 package transform
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -109,12 +108,10 @@ func (e *engine) countDead(at Position, row int, late bool) {
 	}
 }
 
-// compareDead orders dead letters as they are told: by place, and then those of all tables before those of each.
 func (e *engine) compareDead(a, b DeadLetter) int {
-	table := func(d DeadLetter) int {
-		return slices.IndexFunc(e.outputs, func(out *output) bool { return out.Table == d.Table })
-	}
-	return cmp.Or(a.compare(b.Position), cmp.Compare(table(a), table(b)))
+	return a.compare(b, func(table string) int {
+		return slices.IndexFunc(e.outputs, func(out *output) bool { return out.Table == table })
+	})
 }
 
 // rowsOf yields the rows of a slot of an output.
