@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -207,4 +208,58 @@ func TestViewsAreDrawnOverEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	contains(t, "drawn again", out.String()[len(first):], fmt.Sprintf("\x1b[%dA\x1b[J", strings.Count(first, "\n")), "12 records a second, about 1m30s left", "[================] 4 of 4")
+}
+
+// What a person is asked, and what people asked, may be damaged: the question is asked again by who goes on with the run, and the rest is named.
+func TestQuestionsThatAreLostAreAskedAgain(t *testing.T) {
+	t.Parallel()
+	_, list, args := manyDays(t, 2)
+	ws := filepath.Join(t.TempDir(), "ws")
+	ctx, interrupt := context.WithCancel(t.Context())
+	drive := func(ctx context.Context, args ...string) <-chan int {
+		end := make(chan int, 1)
+		go func() {
+			end <- run(ctx, append(args, "--workspace", ws), IO{Out: io.Discard, Err: io.Discard}, local.Options{Jobs: list, Embedded: true})
+		}()
+		return end
+	}
+	end := drive(ctx, append(args, "--probe", "1", "--promote")...)
+	var id string
+	soon(t, "it is begun", func() bool { id = begunIn(t, list, ws); return id != "" })
+	waits(t, list, ws, id, step.ApproveProbe)
+	interrupt()
+	if code := <-end; code != exitAgain {
+		t.Fatalf("it ended with %d", code)
+	}
+	question := filepath.Join(ws, "runs", id, "approvals", "probe.json")
+	was := mustRead(t, question)
+	for _, damage := range []func() error{
+		func() error { return os.Truncate(question, 20) },
+		func() error { return os.Remove(question) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, interrupt := context.WithCancel(t.Context())
+		end := drive(ctx, "resume", id)
+		soon(t, "it asks again", func() bool { b, err := os.ReadFile(question); return err == nil && len(b) == len(was) })
+		interrupt()
+		<-end
+	}
+	control := filepath.Join(ws, "runs", id, "control.json")
+	if err := os.WriteFile(control, []byte(`{"changes": [ {"by"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"status", "approve", "pause", "resume"} {
+		hindcastWith(t, list, verb, id, "--workspace", ws).exits(t, exitError).has(t, "control.json", "it is damaged", "remove it")
+	}
+	if err := os.Remove(control); err != nil {
+		t.Fatal(err)
+	}
+	hindcastWith(t, list, "approve", id, "--workspace", ws).ok(t)
+	hindcastWith(t, list, "resume", id, "--workspace", ws).ok(t).has(t, "promoted, version 1")
+	if err := os.Truncate(filepath.Join(ws, "runs", id, "probe.json"), 20); err != nil {
+		t.Fatal(err)
+	}
+	hindcastWith(t, list, "status", id, "--workspace", ws).ok(t).has(t, "probe.json is damaged")
 }

@@ -33,7 +33,7 @@ func (w *Workspace) Failure(run string) (*step.Error, error) {
 	if err != nil {
 		return nil, err
 	}
-	ended, err := lastEvent(dir, last)
+	ended, _, err := lastEvent(dir, last)
 	if err != nil || ended.Type == "" || ended.Type == asl.ExecutionSucceeded {
 		return nil, err
 	}

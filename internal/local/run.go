@@ -127,7 +127,7 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions, 
 	if err != nil {
 		return Outcome{}, err
 	}
-	ended, err := lastEvent(dir, last)
+	ended, asked, err := lastEvent(dir, last)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -143,6 +143,11 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions, 
 	// What keeps the run from going on is no failure of it: nothing of that is recorded.
 	if err := w.Env.Resumable(ctx, r.Run); err != nil {
 		return Outcome{}, err
+	}
+	if asked != nil {
+		if err := w.Env.AskAgain(ctx, asked); err != nil {
+			return Outcome{}, err
+		}
 	}
 	failures := &failures{}
 	tasks := failures.runner(w.Env)
@@ -189,20 +194,35 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions, 
 	return Outcome{Result: res, Failure: failures.cause()}, err
 }
 
-// lastEvent returns the last event of an execution that has ended, none if it has not.
-func lastEvent(dir string, execution int) (asl.Event, error) {
-	var last asl.Event
+// lastEvent returns the last event of an execution that has ended. Of one that has not, asked is what the function was called with whose token it waits for,
+// if it does: the function has done its part, and is not called again.
+func lastEvent(dir string, execution int) (last asl.Event, asked json.RawMessage, err error) {
+	var scheduled json.RawMessage
 	for ev, err := range (&aslfile.Histories{Dir: dir}).Read(asl.HistoryName{Execution: executionName(execution)}) {
 		if err != nil {
-			return asl.Event{}, fmt.Errorf("read history: %w", err)
+			return asl.Event{}, nil, fmt.Errorf("read history: %w", err)
 		}
-		last = ev
+		switch last = ev; ev.Type {
+		case asl.TaskScheduled:
+			scheduled = ev.Input
+		case asl.TaskSubmitted:
+			asked = scheduled
+		case asl.TaskSucceeded, asl.TaskFailed, asl.TaskTimedOut:
+			asked = nil
+		}
 	}
 	switch last.Type {
 	case asl.ExecutionSucceeded, asl.ExecutionFailed, asl.ExecutionTimedOut, asl.ExecutionAborted:
-		return last, nil
+		return last, nil, nil
 	}
-	return asl.Event{}, nil
+	if asked == nil {
+		return asl.Event{}, nil, nil
+	}
+	var parameters struct{ Payload json.RawMessage }
+	if err := json.Unmarshal(asked, &parameters); err != nil {
+		return asl.Event{}, nil, fmt.Errorf("read history: what was asked of a person: %w", err)
+	}
+	return asl.Event{}, parameters.Payload, nil
 }
 
 // bucket is what the definition calls the workspace.

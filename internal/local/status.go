@@ -139,11 +139,12 @@ func (w *Workspace) status(ctx context.Context, run string, known commits) (Stat
 	case s.Plan != "":
 		s.Phase = Capturing
 	}
-	switch probe, err := w.Env.Probe(ctx, run); {
-	case err == nil:
-		s.Probe = &probe
-	case !errors.Is(err, blob.ErrNotFound):
+	probe, damaged, err := w.Env.Probe(ctx, run)
+	if err != nil {
 		return s, err
+	}
+	if s.Probe = probe; damaged {
+		s.Warnings = append(s.Warnings, "what the probe came to is not known any more: probe.json is damaged")
 	}
 	v, err := w.Env.Verdict(ctx, run)
 	switch {

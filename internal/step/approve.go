@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -50,6 +51,19 @@ func (e *Env) approve(ctx context.Context, in approveIn) (approveOut, error) {
 		_, err = blob.PutBytes(ctx, e.runStore(in.Run), questionKey(in.What), b, blob.Condition{})
 	}
 	return approveOut{}, err
+}
+
+// AskAgain keeps the question of an execution that waits for its answer, where that was lost or damaged since: in is what the state Approve was called with.
+func (e *Env) AskAgain(ctx context.Context, in json.RawMessage) error {
+	var q approveIn
+	if err := json.Unmarshal(in, &q); err != nil {
+		return fmt.Errorf("read the input of %s: %w", Approve, err)
+	}
+	held, err := e.Question(ctx, q.Run, q.What)
+	if held == nil && err == nil || errors.Is(err, errDamaged) {
+		_, err = e.approve(ctx, q)
+	}
+	return err
 }
 
 // Question reads what a run's execution asked to be approved, and with which token; nil if it has not asked.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -105,8 +104,8 @@ func (e *Env) record(ctx context.Context, run string, ch Change) (Control, error
 		b, info, err := blob.ReadAll(ctx, store, controlKey)
 		switch {
 		case err == nil:
-			if err := json.Unmarshal(b, &c); err != nil {
-				return c, fmt.Errorf("read %s of run %s: %w", controlKey, run, err)
+			if err := decodeJSON(controlKey, b, &c); err != nil {
+				return c, err
 			}
 			cond = blob.Condition{IfMatch: info.ETag}
 		case !errors.Is(err, blob.ErrNotFound):

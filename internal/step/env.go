@@ -283,9 +283,13 @@ func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
 	if err != nil {
 		return err
 	}
+	return decodeJSON(key, b, v)
+}
+
+func decodeJSON(key string, b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	err = d.Decode(v)
+	err := d.Decode(v)
 	_, syntax := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case err == nil:
@@ -294,6 +298,9 @@ func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
 		return fmt.Errorf("read %s: %w", key, err)
 	case key == requestKey || key == planKey:
 		return fmt.Errorf("read %s: %w (%w), and it cannot be made again as it was: start a new run", key, errDamaged, err)
+	case key == controlKey:
+		return fmt.Errorf("read %s: %w (%w), and nothing else has what people asked of the run: remove it, and pause, throttle or approve again where that is still to hold",
+			key, errDamaged, err)
 	}
 	return fmt.Errorf("read %s: %w (%w): hindcast resume makes it anew", key, errDamaged, err)
 }

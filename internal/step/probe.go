@@ -2,7 +2,9 @@ package step
 
 import (
 	"context"
+	"errors"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/check"
 )
 
@@ -73,9 +75,12 @@ func (e *Env) probe(ctx context.Context, in probeIn) (probeOut, error) {
 	return probeOut{out.Verdict.Passed()}, err
 }
 
-// Probe reads what the shards of a run's probe came to.
-func (e *Env) Probe(ctx context.Context, run string) (Probed, error) {
-	var p Probed
-	err := readJSON(ctx, e.runStore(run), probeKey, &p)
-	return p, err
+// Probe reads what the shards of a run's probe came to; nil if there is none. What was damaged since is not made again where the run has gone on: that it
+// is damaged is all there is to know of it.
+func (e *Env) Probe(ctx context.Context, run string) (p *Probed, damaged bool, err error) {
+	err = readJSON(ctx, e.runStore(run), probeKey, &p)
+	if damaged = errors.Is(err, errDamaged); damaged || errors.Is(err, blob.ErrNotFound) {
+		return nil, damaged, nil
+	}
+	return p, false, err
 }
