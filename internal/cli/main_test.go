@@ -182,7 +182,7 @@ func (r result) status(t *testing.T) local.Status {
 func program(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
+	cmd.Env = append(append(os.Environ(), asProgram+"=1", "TMPDIR="+t.TempDir()), env...) // who is killed leaves its broker's folder
 	cmd.Dir = testenv.Root(t)
 	return cmd
 }

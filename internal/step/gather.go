@@ -89,7 +89,7 @@ func (l *lap) gatherIDs(ctx context.Context, c transform.Config, parts []finishe
 		ids = append(ids, check.ShardIDs{Shard: p.Shard, Open: l.env.fingerprints(l.request.Run, p)})
 		n += p.Result.Fingerprints
 	}
-	var out scratch
+	var out scratchFile
 	defer out.remove()
 	switch shared, err := check.GatherIDs(ctx, ids, &out); {
 	case err != nil:

@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 	"slices"
 	"sync"
 
@@ -18,6 +17,7 @@ import (
 	"hindcast/internal/job"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
+	"hindcast/internal/scratch"
 	"hindcast/internal/source"
 	"hindcast/internal/spec"
 	"hindcast/internal/table"
@@ -182,12 +182,12 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	// Half is left for what is being read and written, and for the collector.
 	c.Memory = int64(l.env.WorkerMemory / 2)
 	// The shard leaves fingerprints that tell an id that is in two shards, and this lap a checkpoint, unless it is the last.
-	var fingerprints scratch
+	var fingerprints scratchFile
 	defer fingerprints.remove()
 	if c.ID != "" && l.shard.tellsIDs() {
 		c.Fingerprints = &fingerprints
 	}
-	var checkpoint scratch
+	var checkpoint scratchFile
 	defer checkpoint.remove()
 	c.Checkpoint = &checkpoint
 	var inputs []plan.Input
@@ -238,21 +238,21 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	return res, checkpoint.put(ctx, l.store, l.checkpointKey(in.Seq+1))
 }
 
-// scratch is a file that is made when something is written to it.
-type scratch struct{ f *os.File }
+// scratchFile is a file that is made when something is written to it.
+type scratchFile struct{ f *scratch.File }
 
-func (s *scratch) Write(b []byte) (int, error) {
+func (s *scratchFile) Write(b []byte) (int, error) {
 	if s.f == nil {
 		var err error
-		if s.f, err = os.CreateTemp("", "hindcast-lap-*"); err != nil {
-			return 0, fmt.Errorf("make a scratch file: %w", err)
+		if s.f, err = scratch.New(""); err != nil {
+			return 0, err
 		}
 	}
 	return s.f.Write(b)
 }
 
 // put stores what was written.
-func (s *scratch) put(ctx context.Context, store blob.Store, key string) error {
+func (s *scratchFile) put(ctx context.Context, store blob.Store, key string) error {
 	if s.f == nil {
 		_, err := blob.PutBytes(ctx, store, key, nil, blob.Condition{})
 		return err
@@ -264,9 +264,9 @@ func (s *scratch) put(ctx context.Context, store blob.Store, key string) error {
 	return err
 }
 
-func (s *scratch) remove() {
+func (s *scratchFile) remove() {
 	if s.f != nil {
-		_ = errors.Join(s.f.Close(), os.Remove(s.f.Name())) // it is of no use any more
+		_ = s.f.Close() // it is of no use any more
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/record"
+	"hindcast/internal/scratch"
 )
 
 const (
@@ -200,11 +200,11 @@ func download(ctx context.Context, store blob.Store, f File, memory int64) (_ io
 		_, err = io.Copy(io.MultiWriter(&buf, sum), o.Body)
 		data = bytes.NewReader(buf.Bytes())
 	} else {
-		tmp, errTemp := os.CreateTemp("", "hindcast-*.parquet")
+		tmp, errTemp := scratch.New("")
 		if errTemp != nil {
 			return nil, nil, errTemp
 		}
-		done = func() { _ = errors.Join(tmp.Close(), os.Remove(tmp.Name())) }
+		done = func() { _ = tmp.Close() }
 		_, err = io.Copy(io.MultiWriter(tmp, sum), o.Body)
 		data = tmp
 	}

@@ -11,13 +11,13 @@ import (
 	"io"
 	"iter"
 	"math"
-	"os"
 	"slices"
 	"unicode/utf8"
 
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/record"
+	"hindcast/internal/scratch"
 	"hindcast/internal/unit"
 )
 
@@ -105,7 +105,7 @@ type fileWriter struct {
 	rows    int64
 	bounds  [2][]string // the keys of the first and the last row
 
-	file *os.File
+	file *scratch.File
 	buf  *bufio.Writer
 	sum  hash.Hash
 	out  *parquetfile.Writer
@@ -144,7 +144,7 @@ func (w *fileWriter) start() (err error) {
 			return err
 		}
 	}
-	if w.file, err = os.CreateTemp(w.scratch, "hindcast-*.parquet"); err != nil {
+	if w.file, err = scratch.New(w.scratch); err != nil {
 		return err
 	}
 	w.buf = bufio.NewWriterSize(io.MultiWriter(w.file, w.sum), 64<<10)
@@ -174,7 +174,7 @@ func (w *fileWriter) finish(ctx context.Context, store blob.Store, path string) 
 
 func (w *fileWriter) discard() {
 	if w.file != nil {
-		_ = errors.Join(w.file.Close(), os.Remove(w.file.Name())) // what is left in scratch is the system's to sweep
+		_ = w.file.Close() // it is of no use any more
 		w.file = nil
 	}
 }

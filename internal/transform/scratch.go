@@ -11,24 +11,24 @@ import (
 	"io"
 	"math"
 	"math/bits"
-	"os"
 	"slices"
 
 	"hindcast/internal/record"
+	"hindcast/internal/scratch"
 )
 
 // scratchFile is a file of batches, each behind its length. It is written to its end, then read.
 type scratchFile struct {
-	f    *os.File
+	f    *scratch.File
 	w    *bufio.Writer
 	size int64
 	buf  []byte
 }
 
 func newScratchFile(dir string) (*scratchFile, error) {
-	f, err := os.CreateTemp(dir, "hindcast-scratch-*")
+	f, err := scratch.New(dir)
 	if err != nil {
-		return nil, fmt.Errorf("make a scratch file: %w", err)
+		return nil, err
 	}
 	return &scratchFile{f: f, w: bufio.NewWriterSize(f, 64<<10)}, nil
 }
@@ -102,7 +102,7 @@ func (s *scratchFile) remove() error {
 	if s == nil {
 		return nil
 	}
-	return errors.Join(s.f.Close(), os.Remove(s.f.Name()))
+	return s.f.Close()
 }
 
 // scratchParts is the number of files that rows which have to wait are divided among, by four bits of a hash; those of a file that have to wait again, by the next bits.
