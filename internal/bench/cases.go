@@ -63,6 +63,10 @@ var cases = []measured{
 		Name: "map", Job: "entries", SQL: "entries.sql", Columns: entryColumns, Sum: "signed_cents",
 		Bars: map[string]bar{byHindcast: {1.2, 1.7}},
 	},
+	{
+		Name: "map-untouched", Job: "entries-untouched", SQL: "entries.sql", Columns: entryColumns, Sum: "signed_cents",
+		Bars: map[string]bar{byHindcast: {3, 5}},
+	},
 }
 
 //go:embed sql/*.sql

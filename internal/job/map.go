@@ -40,16 +40,28 @@ func (m Map[E, R]) types() (events []field, row rowType, same []same, err error)
 
 // Shape implements [Transform].
 func (m Map[E, R]) Shape() (Shape, error) {
-	events, row, _, err := m.types()
+	events, row, same, err := m.types()
 	if err != nil {
 		return Shape{}, err
 	}
-	return Shape{Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys, Merges: true}, nil
+	shape := Shape{Events: schemaOf(events), Rows: schemaOf(row.fields), Keys: row.keys, Merges: true}
+	if len(same) > 0 {
+		shape.Same = make([]string, len(row.fields))
+		seen, err := eventTags.fields(reflect.TypeFor[E]())
+		if err != nil {
+			return Shape{}, err
+		}
+		shape.Passing = len(events) - len(seen)
+	}
+	for _, s := range same {
+		shape.Same[s.row] = events[s.event].column
+	}
+	return shape, nil
 }
 
 // Open implements [Transform].
 func (m Map[E, R]) Open(o Options) (Runner, error) {
-	events, row, same, err := m.types()
+	events, row, passing, err := m.types()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +69,12 @@ func (m Map[E, R]) Open(o Options) (Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &mapRunner[E, R]{spec: m, events: events, in: in, row: row, same: same, slots: make([]rowList, o.Slots), bucket: o.Bucket, share: o.Keys}
+	if len(o.Lent) > 0 {
+		place := field{name: "place", column: "place", from: "place", typ: goInt64, ptr: true, lent: true}
+		passing = append(passing, same{row: len(row.fields), event: len(events)})
+		row.fields, events = append(row.fields, place), append(events, place)
+	}
+	r := &mapRunner[E, R]{lent: o.Lent, spec: m, events: events, in: in, row: row, same: passing, slots: make([]rowList, o.Slots), bucket: o.Bucket, share: o.Keys}
 	r.emit = func(row R) { r.emitted = append(r.emitted, row) }
 	if o.Bucket != nil {
 		if r.bucketBy, err = row.bucketColumn(o); err != nil {
@@ -81,6 +98,8 @@ type mapRunner[E, R any] struct {
 	emitted  []R // of one event
 	scratch  []byte
 	same     []same
+	lent     []string // then the place is the last of same
+	nothing  map[record.Kind]record.Column
 	pending  []pending
 
 	held  int64 // bytes, but for what slots grew by since Size was asked
@@ -154,13 +173,19 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 
 // lacks says which column that passes through is null, and must not be.
 func (r *mapRunner[E, R]) lacks(b *record.Batch, row int32) error {
+	placed := r.placed(b, row)
 	for i := range r.same {
 		f := &r.row.fields[r.same[i].row]
-		if !f.ptr && b.Columns[r.same[i].event].Nulls.Get(int(row)) {
+		if !f.ptr && (!placed || !r.unseen(&r.same[i])) && b.Columns[r.same[i].event].Nulls.Get(int(row)) {
 			return fmt.Errorf("column %s is null, which field %s cannot hold: give its tag the option null if that is allowed, or have Where leave such events out", f.from, f.name)
 		}
 	}
 	return nil
+}
+
+// placed reports whether a row has a place: then it lacks the columns that no function sees.
+func (r *mapRunner[E, R]) placed(b *record.Batch, row int32) bool {
+	return len(r.lent) > 0 && !b.Columns[len(b.Columns)-1].Nulls.Get(int(row))
 }
 
 // keep adds the rows of event i to their slots: all, or none if one of them is unfit.
@@ -168,6 +193,7 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 	if unfit := r.lacks(b.batch, b.rows[i]); unfit != nil && len(r.emitted) > 0 {
 		return unfit, nil
 	}
+	placed := r.placed(b.batch, b.rows[i])
 	for n := range r.emitted {
 		to := r.slotOf(b, i, n)
 		if err := checkSlot(to, len(r.slots)); err != nil {
@@ -178,7 +204,7 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 			l.grown = true
 			r.grown = append(r.grown, to)
 		}
-		if unfit := l.add(&r.row, unsafe.Pointer(&r.emitted[n])); unfit != nil {
+		if unfit := l.add(&r.row, unsafe.Pointer(&r.emitted[n]), placed); unfit != nil {
 			for n--; n >= 0; n-- {
 				r.slots[r.slotOf(b, i, n)].removeLast()
 			}
@@ -186,7 +212,7 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 			return unfit, nil
 		}
 		if len(r.same) > 0 {
-			r.pending = append(r.pending, pending{l.chunks[len(l.chunks)-1], b.rows[i]})
+			r.pending = append(r.pending, pending{l.chunks[len(l.chunks)-1], b.rows[i], placed})
 		}
 	}
 	return nil, nil
@@ -216,6 +242,7 @@ func (r *mapRunner[E, R]) Drain(slot int, yield func(*record.Batch) error) error
 			if list.chunks[i] = nil; b.Len == 0 {
 				continue
 			}
+			r.lack(b)
 			if err := yield(b); err != nil {
 				return err
 			}
@@ -258,7 +285,10 @@ func (r *mapRunner[E, R]) Snapshot(dst io.Writer) error {
 		w.Uint(uint64(len(r.slots[i].chunks)))
 		r.spell(&r.slots[i])
 		for _, b := range r.slots[i].chunks {
-			writeBatch(&w, b)
+			whole := *b
+			whole.Columns = slices.Clone(b.Columns)
+			r.lack(&whole)
+			writeBatch(&w, &whole)
 			if err := w.Flush(dst); err != nil {
 				return err
 			}
@@ -283,7 +313,7 @@ func (r *mapRunner[E, R]) Restore(src io.Reader) error {
 			if n := len(l.chunks); n > 0 {
 				l.full += batchSize(l.chunks[n-1])
 			}
-			l.chunks = append(l.chunks, b)
+			l.chunks, l.placed = append(l.chunks, b), append(l.placed, false)
 		}
 		if len(r.slots[i].chunks) > 0 {
 			r.slots[i].grown = true
@@ -296,6 +326,7 @@ func (r *mapRunner[E, R]) Restore(src io.Reader) error {
 // rowList holds rows as columns, in chunks of listRows (the last may be shorter), so that rows never move.
 type rowList struct {
 	chunks []*record.Batch
+	placed []bool // of each chunk: its rows have places, and lack columns
 	grown  bool
 	full   int64 // bytes of the chunks but for the last
 	held   int64 // bytes that the runner has counted
@@ -306,13 +337,15 @@ const (
 	listRows = 1 << listBits
 )
 
-func (l *rowList) add(t *rowType, p unsafe.Pointer) error {
-	switch n := len(l.chunks); {
-	case n == 0:
-		l.chunks = append(l.chunks, newBatch(t.fields))
-	case l.chunks[n-1].Len == listRows:
-		l.full += batchSize(l.chunks[n-1])
-		l.chunks = append(l.chunks, likeBatch(l.chunks[n-1]))
+func (l *rowList) add(t *rowType, p unsafe.Pointer, placed bool) error {
+	n := len(l.chunks)
+	if n == 0 || l.chunks[n-1].Len == listRows || l.placed[n-1] != placed {
+		b := newBatch(t.fields)
+		if n > 0 {
+			l.full += batchSize(l.chunks[n-1])
+			b = likeBatch(l.chunks[n-1])
+		}
+		l.chunks, l.placed = append(l.chunks, b), append(l.placed, placed)
 	}
 	return t.appendTo(l.chunks[len(l.chunks)-1], p)
 }
@@ -322,7 +355,10 @@ func likeBatch(b *record.Batch) *record.Batch {
 	out := &record.Batch{Columns: make([]record.Column, len(b.Columns))}
 	for i := range b.Columns {
 		from, to := &b.Columns[i], &out.Columns[i]
-		switch to.Kind = from.Kind; from.Kind {
+		if to.Kind = from.Kind; length(from) == 0 {
+			continue
+		}
+		switch from.Kind {
 		case record.Float64:
 			to.Float64s = make([]float64, 0, b.Len)
 		case record.String:
@@ -342,7 +378,7 @@ func likeBatch(b *record.Batch) *record.Batch {
 func (l *rowList) removeLast() {
 	last := len(l.chunks) - 1
 	if l.chunks[last].Len == 0 { // opened for a row that did not fit
-		l.chunks = l.chunks[:last]
+		l.chunks, l.placed = l.chunks[:last], l.placed[:last]
 		last--
 		l.full -= batchSize(l.chunks[last])
 	}

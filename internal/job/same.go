@@ -112,8 +112,9 @@ func (s *shared) spell() {
 
 // pending is a row that lacks the columns that pass through.
 type pending struct {
-	to  *record.Batch
-	row int32 // of the batch of events
+	to     *record.Batch
+	row    int32 // of the batch of events
+	placed bool  // it goes without what no function sees
 }
 
 // fill completes the rows of a block, a column at a time.
@@ -122,7 +123,11 @@ func (r *mapRunner[E, R]) fill(b *record.Batch) error {
 		s := &r.same[i]
 		from := &b.Columns[s.event]
 		coded := s.shared.takes(from)
+		unseen := r.unseen(s)
 		for _, p := range r.pending {
+			if p.placed && unseen {
+				continue
+			}
 			if err := s.append(&p.to.Columns[s.row], from, p.row, coded); err != nil {
 				return &Failure{p.row, fmt.Errorf("field %s: %w", r.row.fields[s.row].name, err)}
 			}
@@ -130,6 +135,27 @@ func (r *mapRunner[E, R]) fill(b *record.Batch) error {
 	}
 	r.pending = r.pending[:0]
 	return nil
+}
+
+// unseen reports whether rows that have a place lack a column that passes through.
+func (r *mapRunner[E, R]) unseen(s *same) bool {
+	return slices.Contains(r.lent, r.events[s.event].column)
+}
+
+// lack gives a chunk whose rows have places nulls for what they lack.
+func (r *mapRunner[E, R]) lack(b *record.Batch) {
+	for i := range r.same {
+		s := &r.same[i]
+		if c := &b.Columns[s.row]; r.unseen(s) && length(c) < b.Len {
+			if r.nothing == nil {
+				r.nothing = map[record.Kind]record.Column{}
+			}
+			if _, ok := r.nothing[c.Kind]; !ok {
+				r.nothing[c.Kind] = record.Nulls(c.Kind, listRows)
+			}
+			*c = r.nothing[c.Kind]
+		}
+	}
 }
 
 // append adds the value of a row of from to a chunk's column.

@@ -5,6 +5,7 @@ package job
 import (
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,6 +76,10 @@ func TestColumnsPassThrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if want := []string{"shop", "", "kind", "paid", "day", "at", "first"}; !reflect.DeepEqual(shape.Same, want) || shape.Passing != 5 {
+		t.Errorf("%q pass through, %d of which nothing else reads", shape.Same, shape.Passing)
+	}
+	shape.Same, shape.Passing = nil, 0
 	want, err := spelt.Shape()
 	if err != nil || !reflect.DeepEqual(shape, want) {
 		t.Fatalf("%v: got %+v, want %+v", err, shape, want)
@@ -161,6 +166,46 @@ func TestNullsPassThrough(t *testing.T) {
 	})
 	if err != nil || nulls != 1 {
 		t.Errorf("%v: %d nulls of one", err, nulls)
+	}
+}
+
+// Where a row has a place, what it lacks lies there: it is not asked for.
+func TestPlacesStandForWhatPasses(t *testing.T) {
+	type row struct {
+		K Same[string] `row:"k"`
+		N int64        `row:"n"`
+	}
+	r, err := Map[numbered, row]{Each: func(e *numbered, emit func(row)) { emit(row{N: e.N}) }}.Open(Options{Slots: 1, Lent: []string{"k"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := simpleBatch(simple{K: "a"}, simple{}, simple{})
+	b.Columns[0].Nulls = record.Bitmap{6}
+	place := record.Column{Kind: record.Int64, Int64s: []int64{0, 7, 0}, Nulls: record.Bitmap{5}}
+	b.Columns = []record.Column{b.Columns[1], b.Columns[0], place}
+	var out Outcome
+	if err := r.Add(b, []int32{0, 1, 2}, nil, &out); err != nil {
+		t.Fatal(err)
+	}
+	if out.Applied != 2 || len(out.Failures) != 1 || out.Failures[0].Row != 2 {
+		t.Errorf("got %+v", out)
+	}
+	var got []string
+	err = r.Drain(0, func(b *record.Batch) error {
+		for i := range b.Len {
+			text, place := "none", "none"
+			if c := &b.Columns[0]; !c.Nulls.Get(i) {
+				text = string(c.Strings.At(i))
+			}
+			if c := &b.Columns[2]; !c.Nulls.Get(i) {
+				place = strconv.FormatInt(c.Int64s[i], 10)
+			}
+			got = append(got, text+" "+place)
+		}
+		return nil
+	})
+	if want := []string{"a none", "none 7"}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v: got %q, not %q", err, got, want)
 	}
 }
 

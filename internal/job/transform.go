@@ -26,6 +26,10 @@ type Shape struct {
 	Keys int
 	// OneRowPerKey says that no two rows of a partition have one key, as after a fold.
 	OneRowPerKey bool
+	// Passing is how many of Events, the last ones, no function sees: a map passes them through. Same are, of each column of Rows, that of the events
+	// whose values it has as they lie; empty where it is made. Nil: all are made.
+	Passing int      `json:",omitempty"`
+	Same    []string `json:",omitempty"`
 	// Versioned says that a version guard skips events at or below the version that their key has.
 	Versioned bool
 	// Merges says that what comes of parts of the log, one after the other, can be merged: the transform is a [Merger].
@@ -44,6 +48,9 @@ type Options struct {
 	Keys Share
 	// Partial has [Runner.Drain] yield what [Merger.Combine] takes.
 	Partial bool
+	// Lent are columns of the events that only pass through. If there are some, batches have one more column than [Shape.Events], of integers, which passes through
+	// to one more column of the rows: where it is not null it stands for them, and they are null whatever they are in the log.
+	Lent []string
 }
 
 // Share is some of the keys, divided by their hashes among Of computations that are given the same events: those of number Number. The zero Share is all keys. What

@@ -19,6 +19,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/zeebo/xxh3"
 
+	"hindcast/internal/parquetfile/column"
 	"hindcast/internal/record"
 )
 
@@ -33,12 +34,16 @@ type chunkWriter struct {
 	millis bool
 	width  int // bytes that a value counts for, beside a string's length
 	zstd   *zstd.Encoder
+	codecs *column.Codecs // of lent pages
 
 	page page
 	dict dictionary
 	// plainFrom is set once the dictionary has passed its limit: pages go on without it, as uncoded.
 	plainFrom bool
 	uncoded   format.Encoding
+
+	// Of a chunk with pages of another file; see lend. Bounded says that all of its pages have bounds.
+	lent, bounded bool
 
 	// The row group's pages, compressed, and what its metadata says of them. The dictionary's, which is known last, comes first.
 	first   bytes.Buffer
@@ -177,7 +182,7 @@ func (d *dictionary) grow() {
 }
 
 func newChunkWriter(f record.Field, enc Encoding, millis bool, z *compressors) *chunkWriter {
-	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), zstd: z.numbers, coding: format.Plain, uncoded: format.Plain}
+	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), zstd: z.numbers, codecs: &z.codecs, coding: format.Plain, uncoded: format.Plain}
 	switch f.Kind {
 	case record.Bool:
 		c.typ = format.Boolean
@@ -209,6 +214,10 @@ func (c *chunkWriter) reset() {
 	c.page.reset()
 	c.dict.reset()
 	c.plainFrom, c.rows, c.lengths, c.bounds = false, 0, 0, bounds{}
+	if c.lent { // what was copied may be much larger than what is written
+		c.first, c.pages = bytes.Buffer{}, bytes.Buffer{}
+	}
+	c.lent, c.bounded = false, true
 	c.first.Reset()
 	c.pages.Reset()
 	c.index, c.offsets = format.ColumnIndex{}, format.OffsetIndex{}
@@ -226,7 +235,7 @@ func (c *chunkWriter) reset() {
 
 // encodings lists what the row group is written in.
 func (c *chunkWriter) encodings() []format.Encoding {
-	list := []format.Encoding{c.coding}
+	var list []format.Encoding
 	for _, s := range c.meta.EncodingStats {
 		list = append(list, s.Encoding)
 	}
@@ -240,7 +249,7 @@ func (c *chunkWriter) encodings() []format.Encoding {
 // choose decides between plain integers and differences for a row group that has only the current page, by what is smaller of the page's first
 // values. Differences take a third of the time to write, and so may be a little larger, but where nothing becomes smaller.
 func (c *chunkWriter) choose() (err error) {
-	if !c.chosen || c.rows > 0 {
+	if !c.chosen || c.rows > 0 || c.lent {
 		return nil
 	}
 	const enough = 4096
@@ -360,7 +369,9 @@ func (c *chunkWriter) value(col *record.Column, row int) (length int, err error)
 		s := col.Strings.At(row)
 		c.lengths += int64(len(s))
 		if coded {
-			if col.Strings.Dictionary != 0 && col.Strings.Codes != nil {
+			if c.lent { // whose dictionary is copied
+				p.codes = append(p.codes, int32(col.Strings.Codes[row])) //nolint:gosec // a dictionary is much smaller
+			} else if col.Strings.Dictionary != 0 && col.Strings.Codes != nil {
 				p.codes = append(p.codes, c.dict.coded(&col.Strings, row))
 			} else {
 				p.codes = append(p.codes, c.dict.text(s))
@@ -489,7 +500,6 @@ func (c *chunkWriter) endPage() error {
 	c.packed = c.zstd.EncodeAll(c.encoded, c.packed[:0])
 	nulls := p.rows - p.values
 	b := p.bounds(c.typ, coding, &c.dict.values)
-	first := c.rows
 	at := c.meta.TotalCompressedSize
 	header := format.PageHeader{
 		Type: format.DataPageV2,
@@ -504,23 +514,28 @@ func (c *chunkWriter) endPage() error {
 	if err != nil {
 		return err
 	}
-	c.rows += int64(p.rows)
-	c.meta.NumValues += int64(p.rows)
+	c.listPage(at, size, p.rows, nulls, b)
+	c.plainFrom = c.plainFrom || !c.lent && c.coding == format.RLEDictionary && c.dict.size() > dictionaryBytes
+	p.reset()
+	return nil
+}
+
+// listPage adds a page to what is said of the chunk.
+func (c *chunkWriter) listPage(at int64, size int32, rows, nulls int, b bounds) {
+	c.offsets.PageLocations = append(c.offsets.PageLocations, format.PageLocation{Offset: at, CompressedPageSize: size, FirstRowIndex: c.rows})
+	c.rows += int64(rows)
+	c.meta.NumValues += int64(rows)
 	c.meta.Statistics.NullCount += int64(nulls)
 	c.bounds.widen(c.typ, b)
-	c.offsets.PageLocations = append(c.offsets.PageLocations, format.PageLocation{Offset: at, CompressedPageSize: size, FirstRowIndex: first})
-	c.index.NullPages = append(c.index.NullPages, p.values == 0)
+	c.index.NullPages = append(c.index.NullPages, rows == nulls)
 	c.index.NullCounts = append(c.index.NullCounts, int64(nulls))
 	c.index.MinValues = append(c.index.MinValues, b.least)
 	c.index.MaxValues = append(c.index.MaxValues, b.most)
 	if c.field.Nullable {
-		c.index.DefinitionLevelHistogram = append(c.index.DefinitionLevelHistogram, int64(nulls), int64(p.values))
+		c.index.DefinitionLevelHistogram = append(c.index.DefinitionLevelHistogram, int64(nulls), int64(rows-nulls))
 		c.meta.SizeStatistics.DefinitionLevelHistogram[0] += int64(nulls)
-		c.meta.SizeStatistics.DefinitionLevelHistogram[1] += int64(p.values)
+		c.meta.SizeStatistics.DefinitionLevelHistogram[1] += int64(rows - nulls)
 	}
-	c.plainFrom = c.plainFrom || c.coding == format.RLEDictionary && c.dict.size() > dictionaryBytes
-	p.reset()
-	return nil
 }
 
 // putPage adds a page's header, its levels and c.packed, which is c.encoded.
@@ -530,6 +545,15 @@ func (c *chunkWriter) putPage(to *bytes.Buffer, h *format.PageHeader, levels []b
 	}
 	h.UncompressedPageSize, h.CompressedPageSize = count(len(levels)+len(c.encoded)), count(len(levels)+len(c.packed))
 	h.CRC = int32(crc32.Update(crc32.ChecksumIEEE(levels), crc32.IEEETable, c.packed)) //nolint:gosec // its bits
+	coding := format.Plain
+	if h.DataPageHeaderV2.Valid {
+		coding = h.DataPageHeaderV2.V.Encoding
+	}
+	return c.writePage(to, h, coding, levels, c.packed)
+}
+
+// writePage adds a page whose header is complete.
+func (c *chunkWriter) writePage(to *bytes.Buffer, h *format.PageHeader, coding format.Encoding, levels, values []byte) (size int32, err error) {
 	c.header.Reset()
 	if err := encodeThrift(&c.header, h); err != nil {
 		return 0, err
@@ -537,13 +561,9 @@ func (c *chunkWriter) putPage(to *bytes.Buffer, h *format.PageHeader, levels []b
 	head := count(c.header.Len())
 	to.Write(c.header.Bytes())
 	to.Write(levels)
-	to.Write(c.packed)
+	to.Write(values)
 	c.meta.TotalUncompressedSize += int64(head + h.UncompressedPageSize)
 	c.meta.TotalCompressedSize += int64(head + h.CompressedPageSize)
-	coding := format.Plain
-	if h.DataPageHeaderV2.Valid {
-		coding = h.DataPageHeaderV2.V.Encoding
-	}
 	is := func(s format.PageEncodingStats) bool { return s.PageType == h.Type && s.Encoding == coding }
 	if i := slices.IndexFunc(c.meta.EncodingStats, is); i >= 0 {
 		c.meta.EncodingStats[i].Count++
@@ -558,7 +578,7 @@ func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
 	if err := c.endPage(); err != nil {
 		return err
 	}
-	if c.coding == format.RLEDictionary {
+	if c.coding == format.RLEDictionary && !c.lent {
 		var err error
 		if c.encoded, err = c.dict.values.encode(c.encoded[:0], c.typ, format.Plain); err != nil {
 			return err
@@ -571,6 +591,8 @@ func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
 		if _, err := c.putPage(&c.first, &header, nil); err != nil {
 			return err
 		}
+	}
+	if c.first.Len() > 0 {
 		c.meta.DictionaryPageOffset = at
 	}
 	c.meta.Encoding = c.encodings()
@@ -587,8 +609,12 @@ func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
 	slices.SortFunc(c.meta.EncodingStats, func(a, b format.PageEncodingStats) int {
 		return cmp.Or(cmp.Compare(a.PageType, b.PageType), cmp.Compare(a.Encoding, b.Encoding))
 	})
-	c.meta.Statistics.MinValue, c.meta.Statistics.MaxValue = c.bounds.least, c.bounds.most
-	if c.typ == format.ByteArray && c.coding != format.RLEDictionary {
+	if !c.bounded {
+		c.index = format.ColumnIndex{}
+	} else {
+		c.meta.Statistics.MinValue, c.meta.Statistics.MaxValue = c.bounds.least, c.bounds.most
+	}
+	if c.typ == format.ByteArray && c.coding != format.RLEDictionary && !c.lent {
 		c.meta.SizeStatistics.UnencodedByteArrayDataBytes = c.lengths
 	}
 	c.index.BoundaryOrder = order(c.typ, &c.index)

@@ -112,6 +112,11 @@ func (r *Reader) Next() (*record.Batch, error) {
 	return &r.batch, nil
 }
 
+// Place says where the first row of the batch lies that Next returned last: in which row group, and which of its rows it is.
+func (r *Reader) Place() (group int, row int64) {
+	return r.group, r.f.footer.Groups[r.group].Rows - r.left - int64(r.batch.Len)
+}
+
 // wrap places an error, unless it is io.EOF or has its place.
 func (f *File) wrap(group int, name string, err error) error {
 	var placed *Error

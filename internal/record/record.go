@@ -146,4 +146,16 @@ type Batch struct {
 	// in microseconds. RecordTimes is nil where the log's times are unknown.
 	Offsets     []int64
 	RecordTimes []int64
+	// Lent, where not nil, says where the values lie of columns that have none in the batch.
+	Lent *Lent
+}
+
+// Lent is where values of a batch's columns lie: in a row group of a file, for whoever takes them from there as they lie.
+type Lent struct {
+	// From is the row group, as the package that reads files has it.
+	From any
+	// Names are, of each column of the batch, that of the file's column; empty where the values are in the batch.
+	Names []string
+	// Rows are the batch's rows there, ascending.
+	Rows []int64
 }

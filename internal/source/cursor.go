@@ -35,6 +35,8 @@ type cursor struct {
 	decoder *payload.Decoder
 	out     record.Batch
 	event   []record.Column // decoded
+	// Of columns that are lent: how what is read of the others becomes a batch.
+	lends *lends
 	// explained says that the last column of a batch says why a row has no event.
 	explained bool
 }
@@ -64,6 +66,11 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 		return nil, c.failed(err)
 	}
 	names = append(names, event...)
+	if m.stores.Lender != nil {
+		if names, err = c.lend(f, m, names); err != nil {
+			return nil, c.failed(err)
+		}
+	}
 	if c.fit != nil {
 		f = c.fit.File()
 	}
@@ -108,10 +115,7 @@ func (c *cursor) columns(f *parquetfile.File, m *merged) ([]string, error) {
 		c.explained = true
 		return names, nil
 	}
-	schema := slices.Clone(m.schema)
-	for i := range schema {
-		schema[i].Nullable = true // what must be there was found to be when the run was planned
-	}
+	schema := Nullable(m.schema)
 	var err error
 	if c.fit, err = NewFit(f, schema, m.layout); err != nil {
 		return nil, err
@@ -161,9 +165,16 @@ func (c *cursor) timely(m *merged, opts parquetfile.ReadOptions) parquetfile.Rea
 // take makes a batch of what was read.
 func (c *cursor) take(m *merged, read *record.Batch) error {
 	b, err := c.kafka.batch(read)
-	if err != nil || c.fit == nil || c.fit.direct {
-		c.batch = b
+	if err != nil {
 		return err
+	}
+	if c.lends != nil {
+		c.batch, err = c.lends.batch(c, b)
+		return err
+	}
+	if c.fit == nil || c.fit.direct {
+		c.batch = b
+		return nil
 	}
 	var event []record.Column
 	if c.decoder != nil {

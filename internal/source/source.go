@@ -42,6 +42,8 @@ type Reader interface {
 type Stores struct {
 	Segments blob.Store
 	Captured blob.Store
+	// Lender, if set, says which columns need not be read where they can be had from the segments as they lie. Batches then have [PlaceColumn] behind those of the event.
+	Lender *Lender
 }
 
 // ErrChanged means that a segment is not the one that was planned: it was
@@ -133,7 +135,11 @@ func (m *merged) Next(ctx context.Context) (int32, *record.Batch, error) {
 }
 
 func (m *merged) rows() (*record.Batch, error) {
-	m.out.reset(len(m.schema) + 1)
+	columns := len(m.schema) + 1
+	if m.stores.Lender != nil {
+		columns++
+	}
+	m.out.reset(columns)
 	for {
 		c, n, err := m.run()
 		if err != nil {

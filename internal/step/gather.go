@@ -11,6 +11,7 @@ import (
 	"hindcast/internal/check"
 	"hindcast/internal/job"
 	"hindcast/internal/record"
+	"hindcast/internal/source"
 	"hindcast/internal/table"
 	"hindcast/internal/transform"
 )
@@ -20,8 +21,8 @@ func partKey(part, name, dir string) string {
 	return "parts/" + part + "/" + name + "/" + dir + ".parquet"
 }
 
-// partSchemas are those of the files that parts leave, for tables' schemas.
-func partSchemas(j job.Job, schemas map[string]table.Schema, sliced bool) (map[string]table.Schema, error) {
+// partSchemas are those of the files that parts leave, for tables' schemas. Rows that have a place lack columns.
+func partSchemas(j job.Job, c transform.Config, schemas map[string]table.Schema, sliced bool) (map[string]table.Schema, error) {
 	out := map[string]table.Schema{}
 	for name, s := range schemas {
 		if m, ok := j.Outputs()[name].(job.Merger); ok && sliced {
@@ -29,6 +30,9 @@ func partSchemas(j job.Job, schemas map[string]table.Schema, sliced bool) (map[s
 			if s.Rows, err = m.Partial(); err != nil {
 				return nil, err
 			}
+		}
+		if len(c.Lent) > 0 {
+			s.Rows = append(source.Nullable(s.Rows), c.Columns[len(c.Columns)-1])
 		}
 		out[name] = s
 	}
@@ -67,7 +71,7 @@ func (l *lap) gather(ctx context.Context, j job.Job, c transform.Config, schemas
 		return res, false, err
 	}
 	sink := l.sinks(ctx, schemas)
-	err = l.merge(ctx, j, schemas, parts, sink)
+	err = l.merge(ctx, j, c, schemas, parts, sink)
 	if werr := l.writes.Wait(); werr != nil {
 		err = werr
 	}
@@ -103,8 +107,8 @@ func (l *lap) gatherIDs(ctx context.Context, c transform.Config, parts []finishe
 }
 
 // merge passes on the rows of all partitions.
-func (l *lap) merge(ctx context.Context, j job.Job, schemas map[string]table.Schema, parts []finished, sink transform.Sink) error {
-	left, err := partSchemas(j, schemas, !l.shard.ByKey)
+func (l *lap) merge(ctx context.Context, j job.Job, c transform.Config, schemas map[string]table.Schema, parts []finished, sink transform.Sink) error {
+	left, err := partSchemas(j, c, schemas, !l.shard.ByKey)
 	if err != nil {
 		return err
 	}

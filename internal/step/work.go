@@ -15,6 +15,7 @@ import (
 
 	"hindcast/internal/blob"
 	"hindcast/internal/job"
+	"hindcast/internal/parquetfile"
 	"hindcast/internal/plan"
 	"hindcast/internal/record"
 	"hindcast/internal/scratch"
@@ -151,6 +152,9 @@ type lap struct {
 	dataset blob.Store
 	writes  *errgroup.Group // of partitions
 	whole   string          // see finished
+	// Of a job whose columns pass through, where they can be taken as they lie: from where, and those of the table.
+	lender *source.Lender
+	same   []string
 
 	mu    sync.Mutex
 	files map[string]map[string][]table.File
@@ -165,8 +169,11 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 	if err != nil {
 		return transform.Result{}, err
 	}
+	if err := l.lend(ctx, p, &c); err != nil {
+		return transform.Result{}, err
+	}
 	if l.shard.Of != "" {
-		if schemas, err = partSchemas(j, schemas, l.shard.Slice); err != nil {
+		if schemas, err = partSchemas(j, c, schemas, l.shard.Slice); err != nil {
 			return transform.Result{}, err
 		}
 	}
@@ -295,6 +302,9 @@ func (l *lap) begin() {
 // sink writes a partition's file. Most partitions are small, and most of the time that they take is waiting for the
 // store: those of one batch are written beside each other.
 func (l *lap) sink(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
+	if l.lender != nil && l.shard.Of == "" { // what parts leave is gathered with the places
+		rows = l.lender.Rows(ctx, l.same, rows)
+	}
 	next, stop := iter.Pull2(rows)
 	defer stop()
 	first, err, ok := next()
@@ -343,6 +353,9 @@ func (l *lap) write(ctx context.Context, name, label string, schema table.Schema
 		path = func(int) string { return partKey(l.shard.ID, name, dir) }
 	}
 	files, err := table.WriteFiles(ctx, store, path, schema, label, rows, opts)
+	if damage := (*parquetfile.Error)(nil); errors.As(err, &damage) { // of a segment that columns are taken from
+		err = readError(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -354,16 +367,58 @@ func (l *lap) write(ctx context.Context, name, label string, schema table.Schema
 
 func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s/%d", l.shard.ID, seq) }
 
-func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, c *transform.Config) (source.Reader, error) {
+// lend finds out which columns are taken from segments as they lie, and from where. A slice numbers places as the shard does that gathers it.
+func (l *lap) lend(ctx context.Context, p *plan.Plan, c *transform.Config) error {
+	if src := p.Spec.Source.Segments; src.Value != nil || src.Tiered != nil {
+		return nil
+	}
+	columns := c.Columns // but for the place
+	if err := c.Lend(); err != nil || len(c.Lent) == 0 {
+		return err
+	}
+	shape, err := c.Outputs[0].Transform.Shape()
+	if err != nil {
+		return err
+	}
+	var taken record.Schema
+	for i, name := range shape.Same {
+		if f := shape.Rows[i]; name != "" && c.Lent.Index(name) < 0 {
+			f.Name = name
+			taken = append(taken, f)
+		}
+	}
+	inputs := l.shard.Inputs
+	if l.shard.Of != "" {
+		var whole share
+		if err := readJSON(ctx, l.store, shardKey(l.shard.Of), &whole); err != nil {
+			return err
+		}
+		inputs = whole.Inputs
+	}
+	segments, layout, err := l.segments(ctx, p)
+	if err != nil {
+		return err
+	}
+	l.lender, l.same = source.NewLender(segments, inputs, columns, c.Lent, taken, layout), shape.Same
+	return nil
+}
+
+// segments opens what exported segments lie in, and says what is in them.
+func (l *lap) segments(ctx context.Context, p *plan.Plan) (blob.Store, source.Layout, error) {
 	src := p.Spec.Source.Segments
 	segments := l.store // of tiered storage, all is captured
 	if src.Tiered == nil {
 		var err error
 		if segments, err = l.env.Open(ctx, l.env.Locate(src.Parquet)); err != nil {
-			return nil, fmt.Errorf("open segments: %w", err)
+			return nil, source.Layout{}, fmt.Errorf("open segments: %w", err)
 		}
 	}
 	registry, err := l.env.runRegistry(p.Spec, l.request.Run)
+	return segments, source.LayoutOf(p.Spec.Source, registry), err
+}
+
+func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, c *transform.Config) (source.Reader, error) {
+	segments, layout, err := l.segments(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -371,7 +426,11 @@ func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, c *tr
 	if from, to, ok := c.Times(); ok {
 		times = &source.Times{Column: c.Time, From: from, To: to}
 	}
-	return source.OpenTimes(ctx, source.Stores{Segments: segments, Captured: l.store}, inputs, c.Columns, source.LayoutOf(p.Spec.Source, registry), times)
+	columns := c.Columns
+	if l.lender != nil {
+		columns = columns[:len(columns)-1] // but for the place
+	}
+	return source.OpenTimes(ctx, source.Stores{Segments: segments, Captured: l.store, Lender: l.lender}, inputs, columns, layout, times)
 }
 
 // stop says when a lap has gone on for long enough.

@@ -130,6 +130,9 @@ func (w *fileWriter) write(b *record.Batch, from int) (next int, err error) {
 	all := b
 	if f, ok := w.schema.Scheme.Field(); ok {
 		all = &record.Batch{Len: b.Len, Columns: append([]record.Column{constant(f.Kind, w.value, w.label, b.Len)}, b.Columns...)}
+		if l := b.Lent; l != nil {
+			all.Lent = &record.Lent{From: l.From, Names: append([]string{""}, l.Names...), Rows: l.Rows}
+		}
 	}
 	if next, err = w.out.Fill(all, from, w.target); err == nil && next > from {
 		w.rows += int64(next - from)

@@ -156,8 +156,15 @@ func newOutput(o Output, c Config) (*output, error) {
 		}
 		out.columns = append(out.columns, i)
 	}
+	var lent []string
+	for _, f := range c.Lent {
+		lent = append(lent, f.Name)
+	}
+	if lent != nil {
+		out.columns = append(out.columns, len(c.Columns)-1)
+	}
 	out.view.Columns = make([]record.Column, len(out.columns))
-	out.options = job.Options{Slots: len(c.Slots)}
+	out.options = job.Options{Slots: len(c.Slots), Lent: lent}
 	if c.Scheme.Buckets > 0 {
 		out.options = job.Options{Slots: c.Scheme.Buckets, Bucket: c.Scheme.Bucket, BucketColumn: shape.Rows.Index(o.BucketColumn)}
 	}

@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"hindcast/internal/job"
 	"hindcast/internal/partition"
@@ -79,6 +80,10 @@ type Config struct {
 	Columns record.Schema
 	// Time and ID are the columns that date and identify an event. Without ID nothing is deduped.
 	Time, ID string
+
+	// Lent are the columns of events that only pass through, as the table has them. Where there are any, the last of Columns is [source.PlaceColumn], and a row that has a place may lack them; rows
+	// that the sink is given have their place as one more column, the last.
+	Lent record.Schema
 
 	// Lateness and Ahead are what the job declares: an event's time lies in [record time - Lateness, record time + Ahead].
 	Lateness, Ahead spec.Duration
@@ -212,7 +217,7 @@ type Result struct {
 	PeakMemory int64 `json:"-"`
 }
 
-// ForShard describes the work of a shard of p. The caller adds Sink, Fingerprints, and what concerns laps.
+// ForShard describes the work of a shard of p. The caller adds Sink, Fingerprints, and what concerns laps; it may call Lend.
 func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) {
 	columns, err := job.Columns(p.Spec, outputs)
 	if err != nil {
@@ -243,6 +248,27 @@ func ForShard(p *plan.Plan, sh plan.Shard, outputs job.Outputs) (Config, error) 
 		c.Tail[part.Partition], c.Tiered[part.Partition] = part.FromBrokers(), part.StoredOffsets()
 	}
 	return c, nil
+}
+
+// Lend finds the columns that need not be read of every row, for a reader that lends. Ids are told apart by the contents of all columns, keys are sorted by, and of
+// several tables each may want something else of a column: there nothing is lent.
+func (c *Config) Lend() error {
+	if c.ID != "" || len(c.Outputs) != 1 || c.Columns.Index(source.PlaceColumn) >= 0 {
+		return nil
+	}
+	shape, err := c.Outputs[0].Transform.Shape()
+	if err != nil || shape.Keys > 0 {
+		return err
+	}
+	for _, f := range shape.Events[len(shape.Events)-shape.Passing:] {
+		if at := c.Columns.Index(f.Name); f.Name != c.Time && at >= 0 && c.Columns[at].Kind == f.Kind {
+			c.Lent = append(c.Lent, f)
+		}
+	}
+	if len(c.Lent) > 0 {
+		c.Columns = append(slices.Clip(c.Columns), record.Field{Name: source.PlaceColumn, Kind: record.Int64, Nullable: true})
+	}
+	return nil
 }
 
 // Run computes a shard and closes r. An error means that nothing of the shard may be used, but for

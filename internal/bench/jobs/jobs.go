@@ -5,6 +5,7 @@ import (
 	"hindcast/internal/bench/jobs/balances"
 	balancescolumns "hindcast/internal/bench/jobs/balances-columns"
 	"hindcast/internal/bench/jobs/entries"
+	untouched "hindcast/internal/bench/jobs/entries-untouched"
 	"hindcast/internal/bench/jobs/totals"
 	totalscolumns "hindcast/internal/bench/jobs/totals-columns"
 	"hindcast/internal/job"
@@ -12,5 +13,5 @@ import (
 
 // All returns the jobs.
 func All() []job.Job {
-	return []job.Job{totals.Job(), totalscolumns.Job(), balances.Job(), balancescolumns.Job(), entries.Job()}
+	return []job.Job{totals.Job(), totalscolumns.Job(), balances.Job(), balancescolumns.Job(), entries.Job(), untouched.Job()}
 }

@@ -88,6 +88,9 @@ type Chunk struct {
 	DataOffset int64
 	DictOffset int64
 	Stats      Statistics
+	// Where its pages are listed, if they are.
+	IndexOffset int64
+	IndexLength int32
 	// Slack is how many bytes behind the chunk may still be its own. It is no part of the footer, nor is what follows.
 	Slack int64
 	// Uncounted means that pages which state no nulls may have some: their levels alone say.
@@ -271,6 +274,10 @@ func (r *thriftReader) chunk(typ byte) Chunk {
 			c.Elsewhere = len(r.binary(typ)) > 0
 		case 3:
 			known = r.columnMeta(&c, typ)
+		case 4:
+			c.IndexOffset = r.int(typ)
+		case 5:
+			c.IndexLength = r.int32(typ)
 		case 8, 9:
 			c.Encrypted = true
 			r.skip(typ)
@@ -311,28 +318,69 @@ func (r *thriftReader) columnMeta(c *Chunk, typ byte) (whole bool) {
 		case 11:
 			c.DictOffset = r.int(typ)
 		case 12:
-			r.structure(typ, func(id int16, typ byte) {
-				switch id {
-				case 1:
-					c.Stats.OldMax = r.binary(typ)
-				case 2:
-					c.Stats.OldMin = r.binary(typ)
-				case 3:
-					c.Stats.Nulls, c.Stats.Counted = r.int(typ), true
-				case 5:
-					c.Stats.Max = r.binary(typ)
-				case 6:
-					c.Stats.Min = r.binary(typ)
-				default:
-					r.skip(typ)
-				}
-			})
+			c.Stats = r.statistics(typ)
 		default:
 			r.skip(typ)
 		}
 	})
 	const required = 1<<1 | 1<<3 | 1<<4 | 1<<5 | 1<<7 | 1<<9
 	return seen&required == required
+}
+
+func (r *thriftReader) statistics(typ byte) Statistics {
+	var s Statistics
+	r.structure(typ, func(id int16, typ byte) {
+		switch id {
+		case 1:
+			s.OldMax = r.binary(typ)
+		case 2:
+			s.OldMin = r.binary(typ)
+		case 3:
+			s.Nulls, s.Counted = r.int(typ), true
+		case 5:
+			s.Max = r.binary(typ)
+		case 6:
+			s.Min = r.binary(typ)
+		default:
+			r.skip(typ)
+		}
+	})
+	return s
+}
+
+// Location is where a page lies, with its header, and the number of its first row in the row group.
+type Location struct {
+	Offset int64
+	Size   int32
+	First  int64
+}
+
+// ParseOffsetIndex decodes the list of a chunk's data pages.
+func ParseOffsetIndex(b []byte) (pages []Location, err error) {
+	r := &thriftReader{b: b}
+	r.structure(thriftStruct, func(id int16, typ byte) {
+		if id != 1 {
+			r.skip(typ)
+			return
+		}
+		r.list(typ, func(typ byte) {
+			var p Location
+			r.structure(typ, func(id int16, typ byte) {
+				switch id {
+				case 1:
+					p.Offset = r.int(typ)
+				case 2:
+					p.Size = r.int32(typ)
+				case 3:
+					p.First = r.int(typ)
+				default:
+					r.skip(typ)
+				}
+			})
+			pages = append(pages, p)
+		})
+	})
+	return pages, r.err
 }
 
 // PageHeader describes a page. Fields of page types other than its own are zero.
@@ -350,6 +398,7 @@ type PageHeader struct {
 	DefLength    int32           // v2
 	RepLength    int32           // v2
 	PlainValues  bool            // v2: values are not compressed
+	Stats        Statistics      // parts of the header's bytes
 }
 
 // ParsePage decodes the header at the start of b and returns its length;
@@ -397,6 +446,8 @@ func (r *thriftReader) pageV1(h *PageHeader, typ byte) {
 			h.Encoding = format.Encoding(r.int32(typ))
 		case 3:
 			h.DefEncoding = format.Encoding(r.int32(typ))
+		case 5:
+			h.Stats = r.statistics(typ)
 		default:
 			r.skip(typ)
 		}
@@ -433,6 +484,8 @@ func (r *thriftReader) pageV2(h *PageHeader, typ byte) {
 			h.RepLength = r.int32(typ)
 		case 7:
 			h.PlainValues = !r.bool(typ)
+		case 8:
+			h.Stats = r.statistics(typ)
 		default:
 			r.skip(typ)
 		}

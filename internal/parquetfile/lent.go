@@ -1,0 +1,408 @@
+package parquetfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"hindcast/internal/parquetfile/column"
+	"hindcast/internal/parquetfile/footer"
+	"hindcast/internal/record"
+)
+
+// Lent is a row group whose columns a [Writer] takes into another file without decoding what it need not; see [record.Lent]. It may be used concurrently
+// as its file may.
+type Lent struct {
+	file  *File
+	group int
+}
+
+// Lend lends a row group of the file.
+func (f *File) Lend(group int) (*Lent, error) {
+	if group < 0 || group >= len(f.footer.Groups) {
+		return nil, &Error{File: f.name, RowGroup: group, Reason: fmt.Sprintf("the file has %d row groups", len(f.footer.Groups))}
+	}
+	return &Lent{f, group}, nil
+}
+
+// CanLend reports whether a column can be lent as one of another file: it must be stored as a [Writer] stores it, and by one.
+func (f *File) CanLend(name string, as record.Field) bool {
+	c, err := f.column(name)
+	if err != nil || !strings.HasPrefix(f.footer.CreatedBy, "hindcast ") || c.within || c.Kind != as.Kind || c.Conv != column.AsIs || c.Zone != nil || (c.Level > 0) != as.Nullable {
+		return false
+	}
+	if c.Type != newChunkWriter(as, Plain, false, &compressors{}).typ || c.Type == format.Int64 && as.Kind == record.Timestamp && (c.logical.ID != footer.Timestamp || c.logical.Unit != 2 || !c.logical.UTC) {
+		return false
+	}
+	for i := range f.footer.Groups {
+		g := &f.footer.Groups[i]
+		if m := &g.Chunks[c.leaf]; g.Rows > 0 && (m.Codec != format.Zstd || m.Slack > 0 || m.IndexOffset <= 0 || m.IndexLength <= 0 || m.IndexOffset > f.end-int64(m.IndexLength)) {
+			return false
+		}
+	}
+	return true
+}
+
+// lentPage is a data page that has rows that are wanted.
+type lentPage struct {
+	header footer.PageHeader
+	bytes  []byte // all of it
+	head   int    // bytes of the header
+	rows   []int  // those that are wanted; nil: all
+}
+
+// lentChunk is what is needed of a chunk.
+type lentChunk struct {
+	meta       footer.Chunk
+	dictionary []byte // the page, with its header
+	dictHeader footer.PageHeader
+	dictHead   int
+	pages      []lentPage
+}
+
+// chunk reads the pages that rows of a column lie in. Rows ascend.
+func (l *Lent) chunk(name string, rows []int64) (*field, *lentChunk, error) {
+	c, err := l.file.column(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	g := &l.file.footer.Groups[l.group]
+	if n := len(rows); n > 0 && (rows[0] < 0 || rows[n-1] >= g.Rows) {
+		return nil, nil, fmt.Errorf("rows %d to %d are lent of %d", rows[0], rows[n-1], g.Rows)
+	}
+	out := &lentChunk{meta: g.Chunks[c.leaf]}
+	pages, err := l.locate(&out.meta, g.Rows)
+	if err != nil || len(rows) == 0 {
+		return c, out, err
+	}
+	if before := pages[0].Offset - out.meta.Start(); before > 0 {
+		if out.dictionary, err = l.read(out.meta.Start(), before); err != nil {
+			return nil, nil, err
+		}
+		if out.dictHeader, out.dictHead, err = header(out.dictionary); err != nil {
+			return nil, nil, fmt.Errorf("dictionary: %w", err)
+		}
+		if out.dictHeader.Type != format.DictionaryPage {
+			return nil, nil, errors.New("the page before its first data page is no dictionary")
+		}
+	}
+	for from := 0; from < len(pages); {
+		// Pages with rows that are wanted, as long as they follow one another, at once.
+		to := from
+		var size int64
+		rest := rows
+		for ; to < len(pages); to++ {
+			n, _ := slices.BinarySearch(rest, pages[to].end)
+			if n == 0 || size > 0 && pages[to].Offset != pages[to-1].Offset+int64(pages[to-1].Size) {
+				break
+			}
+			size, rest = size+int64(pages[to].Size), rest[n:]
+		}
+		if to == from {
+			from++
+			continue
+		}
+		data, err := l.read(pages[from].Offset, size)
+		if err != nil {
+			return nil, nil, err
+		}
+		for ; from < to; from++ {
+			at := &pages[from]
+			p := lentPage{bytes: data[:at.Size]}
+			data = data[at.Size:]
+			if p.header, p.head, err = header(p.bytes); err == nil && (p.header.Type != format.DataPage && p.header.Type != format.DataPageV2 || int64(p.header.Values) != at.end-at.First) {
+				err = fmt.Errorf("it is not the data page of %d rows that the index lists", at.end-at.First)
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("page %d: %w", from, err)
+			}
+			n, _ := slices.BinarySearch(rows, at.end)
+			// Only a checksum tells that a page is whole, and of nulls only a page of version 2 says how many it has.
+			sure := p.header.HasCRC && (out.dictionary == nil || out.dictHeader.HasCRC) && (c.Level == 0 || p.header.Type == format.DataPageV2)
+			if n < int(p.header.Values) || !sure {
+				p.rows = place(rows[:n], at.First)
+			}
+			out.pages = append(out.pages, p)
+			rows = rows[n:]
+		}
+	}
+	return c, out, nil
+}
+
+// located is where a page lies, and the row after its last.
+type located struct {
+	footer.Location
+	end int64
+}
+
+// locate lists a chunk's data pages.
+func (l *Lent) locate(meta *footer.Chunk, rows int64) ([]located, error) {
+	b, err := l.read(meta.IndexOffset, int64(meta.IndexLength))
+	if err != nil {
+		return nil, err
+	}
+	list, err := footer.ParseOffsetIndex(b)
+	if err != nil {
+		return nil, fmt.Errorf("index of pages: %w", err)
+	}
+	out := make([]located, len(list))
+	at, first := meta.Start(), int64(0)
+	for i, p := range list {
+		out[i] = located{p, rows}
+		if i+1 < len(list) {
+			out[i].end = list[i+1].First
+		}
+		if p.Offset < at || p.Size <= 0 || p.Offset+int64(p.Size) > meta.Start()+meta.Compressed || p.First != first || out[i].end <= first {
+			return nil, fmt.Errorf("index of pages: page %d, rows from %d, is said to lie at bytes %d to %d", i, p.First, p.Offset, p.Offset+int64(p.Size))
+		}
+		at, first = p.Offset+int64(p.Size), out[i].end
+	}
+	if first != rows {
+		return nil, fmt.Errorf("index of pages: %d rows are listed of %d", first, rows)
+	}
+	return out, nil
+}
+
+func (l *Lent) read(offset, length int64) ([]byte, error) {
+	b := make([]byte, length)
+	return b, column.ReadAt(l.file.r, b, offset)
+}
+
+// header parses a page's header and holds the rest against its checksum.
+func header(page []byte) (footer.PageHeader, int, error) {
+	h, head, err := footer.ParsePage(page)
+	switch {
+	case err != nil:
+		return h, head, fmt.Errorf("header: %w", err)
+	case int64(h.Compressed) != int64(len(page)-head):
+		return h, head, fmt.Errorf("it states %d bytes where there are %d", h.Compressed, len(page)-head)
+	case h.HasCRC && crc32.ChecksumIEEE(page[head:]) != h.CRC:
+		return h, head, errors.New("it does not match its checksum (CRC)")
+	}
+	return h, head, nil
+}
+
+// place makes numbers of a row group's rows those of a page's.
+func place(rows []int64, first int64) []int {
+	out := make([]int, len(rows))
+	for i, r := range rows {
+		out[i] = int(r - first)
+	}
+	return out
+}
+
+// decode gives the values of the pages of which all or some rows are wanted, page by page.
+func (l *Lent) decode(c *field, chunk *lentChunk, codecs *column.Codecs, whole bool, do func(page int, values *record.Column) error) error {
+	var budget column.Budget
+	r := column.NewReader(c.Shape, codecs, &budget)
+	meta := chunk.meta
+	meta.Values, meta.Slack = 0, 0
+	size := len(chunk.dictionary)
+	for i := range chunk.pages {
+		if p := &chunk.pages[i]; whole || p.rows != nil {
+			size += len(p.bytes)
+			meta.Values += int64(p.header.Values)
+		}
+	}
+	if meta.Values == 0 {
+		return nil
+	}
+	buf := append(make([]byte, 0, size+column.Padding), chunk.dictionary...)
+	for i := range chunk.pages {
+		if p := &chunk.pages[i]; whole || p.rows != nil {
+			buf = append(buf, p.bytes...)
+		}
+	}
+	if err := r.Start(&meta, buf); err != nil {
+		return err
+	}
+	var values record.Column
+	for i := range chunk.pages {
+		p := &chunk.pages[i]
+		if !whole && p.rows == nil {
+			continue
+		}
+		if err := r.Fill(int(p.header.Values), &values); err != nil {
+			return err
+		}
+		if err := do(i, &values); err != nil {
+			return err
+		}
+	}
+	return r.Finish()
+}
+
+// Read decodes rows of the group, which ascend, of columns.
+func (l *Lent) Read(names []string, rows []int64) ([]record.Column, error) {
+	out := make([]record.Column, len(names))
+	var codecs column.Codecs
+	for i, name := range names {
+		err := guard(func() error {
+			c, chunk, err := l.chunk(name, rows)
+			if err != nil {
+				return err
+			}
+			to, n := &out[i], 0
+			to.Kind = c.Kind
+			return l.decode(c, chunk, &codecs, true, func(page int, values *record.Column) error {
+				p := &chunk.pages[page]
+				for at := range len(p.rows) + int(p.header.Values) {
+					if p.rows == nil && at >= int(p.header.Values) || p.rows != nil && at >= len(p.rows) {
+						break
+					}
+					row := at
+					if p.rows != nil {
+						row = p.rows[at]
+					}
+					appendValue(to, n, values, row)
+					n++
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return nil, l.file.wrap(l.group, name, err)
+		}
+	}
+	return out, nil
+}
+
+// appendValue adds a row of a column to another as row n. Strings become plain.
+func appendValue(to *record.Column, n int, from *record.Column, row int) {
+	null := from.Nulls.Get(row)
+	if null {
+		for len(to.Nulls)*64 <= n {
+			to.Nulls = append(to.Nulls, 0)
+		}
+		to.Nulls.Set(n)
+	} else if to.Nulls != nil && len(to.Nulls)*64 <= n {
+		to.Nulls = append(to.Nulls, 0)
+	}
+	switch {
+	case from.Kind == record.Float64:
+		to.Float64s = append(to.Float64s, from.Float64s[row])
+	case from.Kind != record.String:
+		to.Int64s = append(to.Int64s, from.Int64s[row])
+	case null:
+		to.Strings.Append(nil)
+	default:
+		to.Strings.Append(from.Strings.At(row))
+	}
+}
+
+// lend makes the chunk of rows of a lent one. Pages all of whose rows are among them are copied, with the dictionary, compressed as they are, once they match
+// their checksums; of others the rows are written anew.
+func (c *chunkWriter) lend(l *Lent, name string, rows []int64) error {
+	f, chunk, err := l.chunk(name, rows)
+	if err != nil {
+		return err
+	}
+	c.lent = true
+	c.bounded = f.Kind != record.String && f.Kind != record.Float64 // reading holds values against the bounds of integers, not of others
+	c.coding = c.uncoded
+	if chunk.dictionary != nil {
+		c.coding = format.RLEDictionary
+		h := format.PageHeader{
+			Type:                 format.DictionaryPage,
+			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: chunk.dictHeader.Values, Encoding: format.Plain}),
+		}
+		if _, err := c.copyPage(&c.first, &h, &chunk.dictHeader, chunk.dictionary[chunk.dictHead:]); err != nil {
+			return err
+		}
+	}
+	size := 0
+	for i := range chunk.pages {
+		size += len(chunk.pages[i].bytes) + 64
+	}
+	c.pages.Grow(size)
+	copied := 0 // pages that were looked at
+	upTo := func(page int) error {
+		for ; copied < page; copied++ {
+			if err := c.copyData(&chunk.pages[copied]); err != nil {
+				return err
+			}
+		}
+		copied++
+		return nil
+	}
+	err = l.decode(f, chunk, c.codecs, false, func(page int, values *record.Column) error {
+		if err := upTo(page); err != nil {
+			return err
+		}
+		return c.rewrite(values, chunk.pages[page].rows)
+	})
+	if err != nil {
+		return err
+	}
+	return upTo(len(chunk.pages))
+}
+
+// rewrite adds rows of a page that was decoded.
+func (c *chunkWriter) rewrite(values *record.Column, rows []int) error {
+	coded := values.Kind == record.String && values.Strings.Codes != nil
+	if c.plainFrom == coded {
+		if err := c.endPage(); err != nil {
+			return err
+		}
+		c.plainFrom = !coded
+	}
+	if coded && len(c.dict.values.text) == 0 {
+		c.dict.values.text = append(c.dict.values.text, values.Strings.Data...)
+		c.dict.values.ends = append(c.dict.values.ends[:0], values.Strings.Offsets...)
+	}
+	for _, row := range rows {
+		if _, err := c.append(values, row, row+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyData adds a page as it is, under a header of its own: what the file's said beside what a checksum covers is not taken over.
+func (c *chunkWriter) copyData(p *lentPage) error {
+	if err := c.endPage(); err != nil {
+		return err
+	}
+	h := &p.header
+	b := bounds{}
+	if c.bounded {
+		b = bounds{h.Stats.Min, h.Stats.Max}
+		size := map[format.Type]int{format.Boolean: 1, format.Int32: 4, format.Int64: 8}[c.typ]
+		c.bounded = len(b.least) == size && len(b.most) == size || h.Type == format.DataPageV2 && h.Nulls == h.Values
+	}
+	if !c.bounded {
+		b = bounds{}
+	}
+	stats := format.Statistics{Min: b.least, Max: b.most, NullCount: int64(h.Nulls), MinValue: b.least, MaxValue: b.most}
+	header := format.PageHeader{Type: h.Type}
+	if h.Type == format.DataPage {
+		header.DataPageHeader = thrift.New(format.DataPageHeader{
+			NumValues: h.Values, Encoding: h.Encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE, Statistics: stats,
+		})
+	} else {
+		header.DataPageHeaderV2 = thrift.New(format.DataPageHeaderV2{
+			NumValues: h.Values, NumNulls: h.Nulls, NumRows: h.Values, Encoding: h.Encoding, DefinitionLevelsByteLength: h.DefLength,
+			RepetitionLevelsByteLength: h.RepLength, IsCompressed: thrift.New(!h.PlainValues), Statistics: stats,
+		})
+	}
+	at := c.meta.TotalCompressedSize
+	size, err := c.copyPage(&c.pages, &header, h, p.bytes[p.head:])
+	if err != nil {
+		return err
+	}
+	c.listPage(at, size, int(h.Values), int(h.Nulls), b)
+	return nil
+}
+
+// copyPage adds the body of a page under a header.
+func (c *chunkWriter) copyPage(to *bytes.Buffer, header *format.PageHeader, h *footer.PageHeader, body []byte) (size int32, err error) {
+	header.UncompressedPageSize, header.CompressedPageSize = h.Uncompressed, h.Compressed
+	header.CRC = int32(crc32.ChecksumIEEE(body)) //nolint:gosec // its bits
+	return c.writePage(to, header, h.Encoding, nil, body)
+}
