@@ -1,3 +1,5 @@
+//go:build full
+
 package cli
 
 import (
@@ -35,9 +37,9 @@ type visitTime struct {
 func TestUntouchedColumnsAreTakenAsTheyLie(t *testing.T) {
 	t.Parallel()
 	l := newSmallLog(t)
-	const rows = 20_000 // of which most are in one day
+	const rows = 20_000 // the day ends within a page
 	for p := range int32(2) {
-		recs := visits(t, p, 4*time.Second, rows)
+		recs := visits(t, p, 5*time.Second, rows)
 		for i := range recs {
 			recs[i].Shop, recs[i].Amount = fmt.Sprint("shop ", i%50), int64(i)
 		}
@@ -52,7 +54,7 @@ func TestUntouchedColumnsAreTakenAsTheyLie(t *testing.T) {
 	spared := changedJob(t, whole, nil, job.Outputs{"events": job.Map[visitTime, sparing]{
 		Each: func(v *visitTime, emit func(sparing)) { emit(sparing{At: v.At}) },
 	}})
-	run := func(j job.Job, memory int64, args ...string) (contents map[string]string, taken int, all [][]string) {
+	run := func(j job.Job, memory int64, args ...string) (contents map[string]string, taken, parts int, all [][]string) {
 		list, ws := []job.Job{j}, filepath.Join(t.TempDir(), "ws")
 		args = append([]string{"run", "visits", "--promote", "--workspace", ws, "--from", "2024-05-01", "--to", "2024-05-03"}, args...)
 		hindcastUnder(t, local.Options{Jobs: list, Embedded: true, WorkerMemory: unit.Bytes(memory)}, args...).ok(t)
@@ -73,11 +75,15 @@ func TestUntouchedColumnsAreTakenAsTheyLie(t *testing.T) {
 				}
 			}
 		}
-		return contents, taken, tableRows(t, list, ws, "events")
+		left, err := filepath.Glob(filepath.Join(ws, "runs", "*", "done", "*-*.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return contents, taken, len(left), tableRows(t, list, ws, "events")
 	}
-	_, none, want := run(spelled, 0)
-	first, taken, got := run(spared, 0, "--workers", "1")
-	if none != 0 || taken < 2*16_384 || taken == 2*rows {
+	_, none, _, want := run(spelled, 0)
+	first, taken, parts, got := run(spared, 0, "--workers", "1")
+	if none != 0 || taken < 2*16_384 || taken == 2*rows || parts > 0 {
 		t.Errorf("columns of %d rows were taken as they lie, and of %d where nothing says so", taken, none)
 	}
 	if !slices.EqualFunc(got, want, slices.Equal[[]string]) {
@@ -85,13 +91,17 @@ func TestUntouchedColumnsAreTakenAsTheyLie(t *testing.T) {
 	}
 	ways := []string{"0 --workers 2 --shard-rows 1 --lap-rows 9000"}
 	if testenv.Full() {
-		ways = append(ways, "0 --lap-rows 1", "0 --workers 3 --no-prune", "100000 --workers 1", "100000 --workers 2 --lap-rows 7000")
+		ways = append(ways, "0 --lap-rows 1", "0 --workers 3 --no-prune", "100000 --workers 1", "100000 --workers 2 --lap-rows 7000", "100000 --workers 3 --shard-rows 1 --lap-rows 1000")
 	}
 	for _, way := range ways {
 		words := strings.Fields(way)
 		memory := map[string]int64{"0": 0, "100000": 100_000}[words[0]]
-		if contents, _, _ := run(spared, memory, words[1:]...); !maps.Equal(contents, first) {
+		contents, _, parts, _ := run(spared, memory, words[1:]...)
+		if !maps.Equal(contents, first) {
 			t.Errorf("%s: other bytes", way)
+		}
+		if strings.Contains(way, "--shard-rows") && parts < 4 {
+			t.Errorf("%s: a day was divided into %d parts, of which each row group is to be one", way, parts)
 		}
 	}
 }

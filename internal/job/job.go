@@ -45,6 +45,26 @@
 //		Amount int64                `row:"amount_mills"`
 //	}
 //
+// It is fastest where rows have no key columns and the job does not dedupe (dedupe: false in job.yaml), so that rows stay as the log has them. Then columns that Where and
+// Each do not read are not even decoded: of segments that Hindcast wrote, pages whose rows all stay are copied into the table's files, compressed. Of retail's invoice lines,
+// this reads two columns of those of a line, and passes all of them on:
+//
+//	type Sold struct {
+//		Quantity int64 `event:"quantity"`
+//		Price    int64 `event:"unit_price_mills"`
+//	}
+//
+//	type Priced struct {
+//		Invoice  job.Same[string]     `row:"invoice_no"`
+//		At       job.Same[job.Micros] `row:"occurred_at"`
+//		Account  job.Same[string]     `row:"account_id,null"`
+//		Quantity job.Same[int64]      `row:"quantity"`
+//		Price    job.Same[int64]      `row:"unit_price_mills"`
+//		Amount   int64                `row:"amount_mills"`
+//	}
+//
+//	job.Map[Sold, Priced]{Each: func(s *Sold, emit func(Priced)) { emit(Priced{Amount: s.Quantity * s.Price}) }}
+//
 // # By column
 //
 // Where most of a run's time goes into its fold, the same fold can be written over columns. It runs several times as fast, and its rows are the same:
