@@ -75,6 +75,9 @@ func (m Map[E, R]) Open(o Options) (Runner, error) {
 		row.fields, events = append(row.fields, place), append(events, place)
 	}
 	r := &mapRunner[E, R]{lent: o.Lent, spec: m, events: events, in: in, row: row, same: passing, slots: make([]rowList, o.Slots), bucket: o.Bucket, share: o.Keys}
+	for i := range r.same {
+		r.same[i].unseen = slices.Contains(o.Lent, r.events[r.same[i].event].column)
+	}
 	r.emit = func(row R) { r.emitted = append(r.emitted, row) }
 	if o.Bucket != nil {
 		if r.bucketBy, err = row.bucketColumn(o); err != nil {
@@ -98,6 +101,7 @@ type mapRunner[E, R any] struct {
 	emitted  []R // of one event
 	scratch  []byte
 	same     []same
+	strict   []*same  // of the batch, those that have nulls and must not
 	lent     []string // then the place is the last of same
 	nothing  map[record.Kind]record.Column
 	pending  []pending
@@ -118,6 +122,7 @@ func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome
 		out.Elsewhere += int64(len(rows))
 		return nil
 	}
+	r.look(b)
 	of := &record.Batch{Len: b.Len, Columns: b.Columns[:len(r.in.fields)], Offsets: b.Offsets, RecordTimes: b.RecordTimes}
 	return r.in.eachBlock(of, rows, slots, func(block block[E]) error {
 		block.batch = b
@@ -171,12 +176,22 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 	return i, nil
 }
 
-// lacks says which column that passes through is null, and must not be.
-func (r *mapRunner[E, R]) lacks(b *record.Batch, row int32) error {
-	placed := r.placed(b, row)
+// look finds out which columns that pass through have to be looked at row by row for nulls.
+func (r *mapRunner[E, R]) look(b *record.Batch) {
+	r.strict = r.strict[:0]
+	placed := len(r.lent) > 0 && b.Columns[len(b.Columns)-1].Nulls == nil
 	for i := range r.same {
-		f := &r.row.fields[r.same[i].row]
-		if !f.ptr && (!placed || !r.unseen(&r.same[i])) && b.Columns[r.same[i].event].Nulls.Get(int(row)) {
+		if s := &r.same[i]; !r.row.fields[s.row].ptr && b.Columns[s.event].Nulls != nil && !(placed && s.unseen) {
+			r.strict = append(r.strict, s)
+		}
+	}
+}
+
+// lacks says which column that passes through is null, and must not be.
+func (r *mapRunner[E, R]) lacks(b *record.Batch, row int32, placed bool) error {
+	for _, s := range r.strict {
+		if (!placed || !s.unseen) && b.Columns[s.event].Nulls.Get(int(row)) {
+			f := &r.row.fields[s.row]
 			return fmt.Errorf("column %s is null, which field %s cannot hold: give its tag the option null if that is allowed, or have Where leave such events out", f.from, f.name)
 		}
 	}
@@ -190,10 +205,10 @@ func (r *mapRunner[E, R]) placed(b *record.Batch, row int32) bool {
 
 // keep adds the rows of event i to their slots: all, or none if one of them is unfit.
 func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
-	if unfit := r.lacks(b.batch, b.rows[i]); unfit != nil && len(r.emitted) > 0 {
+	placed := r.placed(b.batch, b.rows[i])
+	if unfit := r.lacks(b.batch, b.rows[i], placed); unfit != nil && len(r.emitted) > 0 {
 		return unfit, nil
 	}
-	placed := r.placed(b.batch, b.rows[i])
 	for n := range r.emitted {
 		to := r.slotOf(b, i, n)
 		if err := checkSlot(to, len(r.slots)); err != nil {

@@ -27,7 +27,8 @@ var mapTags = tags{tag: "row", private: true, options: []string{"key", "date", "
 
 // same is a column that passes through.
 type same struct {
-	row, event int // columns
+	row, event int  // columns
+	unseen     bool // rows that have a place lack it
 	shared     shared
 }
 
@@ -123,30 +124,39 @@ func (r *mapRunner[E, R]) fill(b *record.Batch) error {
 		s := &r.same[i]
 		from := &b.Columns[s.event]
 		coded := s.shared.takes(from)
-		unseen := r.unseen(s)
-		for _, p := range r.pending {
-			if p.placed && unseen {
-				continue
+		for rest := r.pending; len(rest) > 0; {
+			p, n := &rest[0], 1
+			switch to := &p.to.Columns[s.row]; {
+			case p.placed && s.unseen:
+			case to.Kind != record.String && to.Kind != record.Float64 && from.Nulls == nil && to.Nulls == nil && !s.unseen:
+				n = appendNumbers(to, from, rest)
+			default:
+				if err := s.append(to, from, p.row, coded); err != nil {
+					return &Failure{p.row, fmt.Errorf("field %s: %w", r.row.fields[s.row].name, err)}
+				}
 			}
-			if err := s.append(&p.to.Columns[s.row], from, p.row, coded); err != nil {
-				return &Failure{p.row, fmt.Errorf("field %s: %w", r.row.fields[s.row].name, err)}
-			}
+			rest = rest[n:]
 		}
 	}
 	r.pending = r.pending[:0]
 	return nil
 }
 
-// unseen reports whether rows that have a place lack a column that passes through.
-func (r *mapRunner[E, R]) unseen(s *same) bool {
-	return slices.Contains(r.lent, r.events[s.event].column)
+// appendNumbers adds the values of rows that go to one chunk, and returns how many these are.
+func appendNumbers(to, from *record.Column, rows []pending) (n int) {
+	chunk, values := rows[0].to, to.Int64s
+	for ; n < len(rows) && rows[n].to == chunk; n++ {
+		values = append(values, from.Int64s[rows[n].row])
+	}
+	to.Int64s = values
+	return n
 }
 
 // lack gives a chunk whose rows have places nulls for what they lack.
 func (r *mapRunner[E, R]) lack(b *record.Batch) {
 	for i := range r.same {
 		s := &r.same[i]
-		if c := &b.Columns[s.row]; r.unseen(s) && length(c) < b.Len {
+		if c := &b.Columns[s.row]; s.unseen && length(c) < b.Len {
 			if r.nothing == nil {
 				r.nothing = map[record.Kind]record.Column{}
 			}
