@@ -105,6 +105,7 @@ type mapRunner[E, R any] struct {
 	lent     []string // then the place is the last of same
 	nothing  map[record.Kind]record.Column
 	pending  []pending
+	spare    spare
 
 	held  int64 // bytes, but for what slots grew by since Size was asked
 	grown []int // these slots
@@ -219,7 +220,7 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 			l.grown = true
 			r.grown = append(r.grown, to)
 		}
-		if unfit := l.add(&r.row, unsafe.Pointer(&r.emitted[n]), placed); unfit != nil {
+		if unfit := l.add(&r.row, unsafe.Pointer(&r.emitted[n]), placed, &r.spare); unfit != nil {
 			for n--; n >= 0; n-- {
 				r.slots[r.slotOf(b, i, n)].removeLast()
 			}
@@ -290,6 +291,32 @@ func (r *mapRunner[E, R]) Drain(slot int, yield func(*record.Batch) error) error
 	return nil
 }
 
+// Flow implements [Flowing].
+func (r *mapRunner[E, R]) Flow(least int, yield func(slot int, b *record.Batch) error) error {
+	if r.row.keys > 0 || len(r.lent) > 0 || r.drained {
+		return nil
+	}
+	for _, slot := range r.grown {
+		l := &r.slots[slot]
+		need := max(least, 1)
+		if l.flows {
+			need = min(need, listRows)
+		}
+		if l.rows() < need {
+			continue
+		}
+		r.spell(l)
+		for _, b := range l.chunks {
+			if err := yield(slot, b); err != nil {
+				return err
+			}
+			r.spare.put(b)
+		}
+		l.chunks, l.placed, l.full, l.flows = l.chunks[:0], l.placed[:0], 0, true
+	}
+	return nil
+}
+
 // Snapshot implements [Runner].
 func (r *mapRunner[E, R]) Snapshot(dst io.Writer) error {
 	if r.drained {
@@ -343,6 +370,7 @@ type rowList struct {
 	chunks []*record.Batch
 	placed []bool // of each chunk: its rows have places, and lack columns
 	grown  bool
+	flows  bool  // rows left early
 	full   int64 // bytes of the chunks but for the last
 	held   int64 // bytes that the runner has counted
 }
@@ -352,17 +380,56 @@ const (
 	listRows = 1 << listBits
 )
 
-func (l *rowList) add(t *rowType, p unsafe.Pointer, placed bool) error {
+func (l *rowList) add(t *rowType, p unsafe.Pointer, placed bool, spare *spare) error {
 	n := len(l.chunks)
 	if n == 0 || l.chunks[n-1].Len == listRows || l.placed[n-1] != placed {
-		b := newBatch(t.fields)
+		next := spare.take()
+		switch {
+		case next == nil && n == 0:
+			next = newBatch(t.fields)
+		case next == nil:
+			next = likeBatch(l.chunks[n-1])
+		}
 		if n > 0 {
 			l.full += batchSize(l.chunks[n-1])
-			b = likeBatch(l.chunks[n-1])
 		}
-		l.chunks, l.placed = append(l.chunks, b), append(l.placed, placed)
+		l.chunks, l.placed = append(l.chunks, next), append(l.placed, placed)
 	}
 	return t.appendTo(l.chunks[len(l.chunks)-1], p)
+}
+
+func (l *rowList) rows() (n int) {
+	for _, b := range l.chunks {
+		n += b.Len
+	}
+	return n
+}
+
+// spare keeps some chunks whose rows have left, for others.
+type spare []*record.Batch
+
+const mostSpare = 4
+
+func (s *spare) put(b *record.Batch) {
+	if len(*s) == mostSpare {
+		return
+	}
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		if c.Nulls = nil; c.Strings.Codes != nil {
+			c.Strings = record.Strings{}
+		}
+	}
+	truncate(b, 0)
+	*s = append(*s, b)
+}
+
+// take returns an empty chunk, or nil.
+func (s *spare) take() (b *record.Batch) {
+	if n := len(*s); n > 0 {
+		b, *s = (*s)[n-1], (*s)[:n-1]
+	}
+	return b
 }
 
 // likeBatch returns an empty batch with room for as much as b holds, and a little more.

@@ -90,6 +90,14 @@ type Runner interface {
 	Restore(r io.Reader) error
 }
 
+// Flowing is a [Runner] whose rows can leave before the end, in the order in which they came, if no key orders them: those of maps.
+type Flowing interface {
+	Runner
+	// Flow yields the rows of slots that have least or more, and forgets them; once a slot did, it takes fewer. Batches are valid during the call. It is to be
+	// called before [Runner.Size] is. Where rows have keys, or lack columns that are lent, it yields nothing.
+	Flow(least int, yield func(slot int, b *record.Batch) error) error
+}
+
 // Outcome counts what became of events: each row given to [Runner.Add] is counted once, here or as a Failure or Left.
 type Outcome struct {
 	Applied  int64 // in the state, or made into at least one row

@@ -158,7 +158,11 @@ type lap struct {
 
 	mu    sync.Mutex
 	files map[string]map[string][]table.File
+	early map[slotOf]*table.Files // of rows that were passed on before the end
 }
+
+// slotOf is a partition of a table.
+type slotOf struct{ table, label string }
 
 func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (transform.Result, error) {
 	c, err := transform.ForShard(p, l.shard.Shard, j.Outputs())
@@ -186,6 +190,12 @@ func (l *lap) run(ctx context.Context, p *plan.Plan, j job.Job, in workIn) (tran
 		}
 	}
 	c.Sink = l.sinks(ctx, schemas)
+	c.Early = l.takesEarly(ctx, schemas)
+	defer func() {
+		for _, f := range l.early {
+			f.Discard()
+		}
+	}()
 	// Half is left for what is being read and written, and for the collector.
 	c.Memory = int64(l.env.WorkerMemory / 2)
 	// The shard leaves fingerprints that tell an id that is in two shards, and this lap a checkpoint, unless it is the last.
@@ -299,11 +309,43 @@ func (l *lap) begin() {
 	}
 }
 
+// earlyRows is how many rows a partition has when it is begun to be written: as many as make it worth to have a writer open.
+const earlyRows = 1 << 16
+
+// takesEarly has rows that need not wait written while the shard goes on.
+func (l *lap) takesEarly(ctx context.Context, schemas map[string]table.Schema) *transform.Early {
+	l.early = map[slotOf]*table.Files{}
+	return &transform.Early{
+		Rows: earlyRows,
+		Take: func(name, label string, b *record.Batch) error {
+			f := l.early[slotOf{name, label}]
+			if f == nil {
+				var err error
+				if f, err = l.newFiles(name, label, schemas[name]); err != nil {
+					return err
+				}
+				l.early[slotOf{name, label}] = f
+			}
+			return f.Write(ctx, b)
+		},
+		Recall: func(name, label string) iter.Seq2[*record.Batch, error] {
+			f := l.early[slotOf{name, label}]
+			files, rows := f.Break()
+			l.written(name, label, files)
+			return rows
+		},
+	}
+}
+
 // sink writes a partition's file. Most partitions are small, and most of the time that they take is waiting for the
 // store: those of one batch are written beside each other.
 func (l *lap) sink(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
 	if l.lender != nil && l.shard.Of == "" { // what parts leave is gathered with the places
 		rows = l.lender.Rows(ctx, l.same, rows)
+	}
+	if f := l.early[slotOf{name, label}]; f != nil {
+		delete(l.early, slotOf{name, label})
+		return l.finish(ctx, name, label, f, rows)
 	}
 	next, stop := iter.Pull2(rows)
 	defer stop()
@@ -340,29 +382,60 @@ func all(batches ...*record.Batch) iter.Seq2[*record.Batch, error] {
 }
 
 func (l *lap) write(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
+	f, err := l.newFiles(name, label, schema)
+	if err != nil {
+		return err
+	}
+	return l.finish(ctx, name, label, f, rows)
+}
+
+// finish writes the last rows of a partition.
+func (l *lap) finish(ctx context.Context, name, label string, f *table.Files, rows iter.Seq2[*record.Batch, error]) error {
+	defer f.Discard()
+	for b, err := range rows {
+		if err == nil {
+			err = f.Write(ctx, b)
+		}
+		if damage := (*parquetfile.Error)(nil); errors.As(err, &damage) { // of a segment that columns are taken from
+			err = readError(err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	files, err := f.Close(ctx)
+	if err == nil {
+		l.written(name, label, files)
+	}
+	return err
+}
+
+// written notes files of a partition that are in the store.
+func (l *lap) written(name, label string, files []table.File) {
+	dir := l.shard.Scheme.Dir(label)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.files[name][dir] = append(l.files[name][dir], files...)
+}
+
+// newFiles begins a partition's files, or goes on after those that earlier laps wrote.
+func (l *lap) newFiles(name, label string, schema table.Schema) (*table.Files, error) {
 	dir := schema.Partition(label)
+	l.mu.Lock()
+	before := len(l.files[name][dir])
+	l.mu.Unlock()
 	store, opts := l.dataset, table.WriteOptions{Target: targetSize(l.request.Spec, name)}
 	path := func(n int) string {
 		if tp := l.shard.TopicPartition; tp != nil {
-			return table.BucketPath(l.request.Run, name, dir, *tp, n)
+			return table.BucketPath(l.request.Run, name, dir, *tp, before+n)
 		}
-		return table.Path(l.request.Run, name, dir, n)
+		return table.Path(l.request.Run, name, dir, before+n)
 	}
 	if l.shard.Of != "" {
 		store, opts.Target = l.store, 0
 		path = func(int) string { return partKey(l.shard.ID, name, dir) }
 	}
-	files, err := table.WriteFiles(ctx, store, path, schema, label, rows, opts)
-	if damage := (*parquetfile.Error)(nil); errors.As(err, &damage) { // of a segment that columns are taken from
-		err = readError(err)
-	}
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.files[name][dir] = append(l.files[name][dir], files...)
-	return nil
+	return table.NewFiles(store, path, schema, label, opts)
 }
 
 func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s/%d", l.shard.ID, seq) }

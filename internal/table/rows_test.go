@@ -20,6 +20,7 @@ import (
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/partition"
 	"hindcast/internal/record"
+	"hindcast/internal/unit"
 )
 
 // row is a row of the table "all", which has every kind of column.
@@ -252,6 +253,52 @@ func TestSameRowsSameBytes(t *testing.T) {
 }
 
 // Files end by the rows alone. Together they have the rows of one file, in order, and are read one after the other, whatever else lies in the partition.
+// brokenOff writes files, breaks off now and again, and goes on after those that were whole, with the rows that were not in one.
+func brokenOff(t *testing.T, store blob.Store, s Schema, label string, rows iter.Seq2[*record.Batch, error], target unit.Bytes) (all []File) {
+	t.Helper()
+	begin := func() *Files {
+		before := len(all)
+		f, err := NewFiles(store, func(n int) string { return Path("run-3", "all", "x", before+n) }, s, label, WriteOptions{Target: target})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := begin()
+	defer func() { f.Discard() }()
+	write := func(b *record.Batch) {
+		if err := f.Write(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at, next := 0, 700
+	for b, err := range rows {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if write(b); at+b.Len >= next {
+			old := f
+			files, rest := old.Break()
+			all = append(all, files...)
+			f = begin()
+			for b, err := range rest {
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(b)
+			}
+			old.Discard()
+			next += 2900
+		}
+		at += b.Len
+	}
+	files, err := f.Close(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(all, files...)
+}
+
 func TestFilesOfATargetSize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 9))
 	for name, schema := range map[string]Schema{
@@ -280,6 +327,9 @@ func TestFilesOfATargetSize(t *testing.T) {
 			}
 			if len(all) < 3 || len(all) > 9 {
 				t.Fatalf("%d files", len(all))
+			}
+			if files := brokenOff(t, store, schema, label, batches(rows, rnd), 40_000); !slices.EqualFunc(all, files, func(a, b File) bool { return a.SHA256 == b.SHA256 }) {
+				t.Errorf("files that were broken off are %v, not %v", files, all)
 			}
 			for i, f := range all {
 				if f.Rows%1024 != 0 && i < len(all)-1 || f.Bytes > 80_000 {

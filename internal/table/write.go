@@ -41,59 +41,139 @@ const maxBound = 256
 // is written. Memory is bounded by a row group. After an error, files that are whole may lie there.
 func WriteFiles(
 	ctx context.Context, store blob.Store, path func(n int) string, s Schema, label string, rows iter.Seq2[*record.Batch, error], opts WriteOptions,
-) (files []File, err error) {
-	defer func() {
+) ([]File, error) {
+	f, err := NewFiles(store, path, s, label, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Discard()
+	for b, err := range rows {
 		if err != nil {
-			files, err = nil, fmt.Errorf("write %s: %w", path(len(files)), err)
+			return nil, f.wrap(err)
 		}
-	}()
-	if err := s.Validate(); err != nil {
-		return nil, err
-	}
-	if err := s.checkLabel(label); err != nil {
-		return nil, err
-	}
-	keys := sorter{to: s.Keys, schema: s.Rows} // across all files
-	w := newFileWriter(s, label, opts)
-	defer func() { w.discard() }()
-	end := func() error {
-		f, err := w.finish(ctx, store, path(len(files)))
-		if err == nil {
-			files = append(files, f)
-			w.discard()
-			w = newFileWriter(s, label, opts)
+		if err := f.Write(ctx, b); err != nil {
+			return nil, err
 		}
+	}
+	return f.Close(ctx)
+}
+
+// Files are as many files of a partition as it takes to keep each near a target size. It is not safe for concurrent use; after an error there is only Discard.
+type Files struct {
+	store  blob.Store
+	path   func(n int) string
+	schema Schema
+	label  string
+	opts   WriteOptions
+	keys   sorter // across all files
+	w      *fileWriter
+	done   []File
+}
+
+// NewFiles begins to write rows of s.Rows; see [WriteFiles].
+func NewFiles(store blob.Store, path func(n int) string, s Schema, label string, opts WriteOptions) (*Files, error) {
+	f := &Files{store: store, path: path, schema: s, label: label, opts: opts, keys: sorter{to: s.Keys, schema: s.Rows}}
+	if err := cmpErr(s.Validate(), s.checkLabel(label)); err != nil {
+		return nil, f.wrap(err)
+	}
+	f.w = newFileWriter(s, label, opts)
+	return f, nil
+}
+
+func (f *Files) wrap(err error) error {
+	if err != nil {
+		err = fmt.Errorf("write %s: %w", f.path(len(f.done)), err)
+	}
+	return err
+}
+
+// Write takes more rows. They are in the store when their file has its size, or after Close.
+func (f *Files) Write(ctx context.Context, b *record.Batch) error { return f.wrap(f.write(ctx, b)) }
+
+func (f *Files) write(ctx context.Context, b *record.Batch) error {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for b, err := range rows {
-		if err == nil {
-			err = ctx.Err()
+	if b.Len == 0 {
+		return nil
+	}
+	if err := cmpErr(checkBatch(b, f.schema.Rows), f.keys.check(b)); err != nil {
+		return fmt.Errorf("%w: %w", ErrRows, err)
+	}
+	for at := 0; at < b.Len; {
+		var err error
+		if at, err = f.w.write(b, at); err != nil {
+			return err
+		}
+		if at < b.Len {
+			if err := f.end(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// end puts the current file into the store.
+func (f *Files) end(ctx context.Context) error {
+	file, err := f.w.finish(ctx, f.store, f.path(len(f.done)))
+	if err == nil {
+		f.done = append(f.done, file)
+		f.w.discard()
+		f.w = newFileWriter(f.schema, f.label, f.opts)
+	}
+	return err
+}
+
+// Close ends the last file, and returns all of them, which are in the store.
+func (f *Files) Close(ctx context.Context) ([]File, error) {
+	if f.w.rows > 0 {
+		if err := f.end(ctx); err != nil {
+			return nil, f.wrap(err)
+		}
+	}
+	return f.done, nil
+}
+
+// Break ends writing early: it returns the files that are in the store, and the rows that came after theirs. Those can be had until Discard.
+func (f *Files) Break() ([]File, iter.Seq2[*record.Batch, error]) {
+	return f.done, func(yield func(*record.Batch, error) bool) {
+		if err := f.rest(func(b *record.Batch) bool { return yield(b, nil) }); err != nil {
+			yield(nil, fmt.Errorf("read what is written of %s: %w", f.path(len(f.done)), err))
+		}
+	}
+}
+
+// rest reads the current file back.
+func (f *Files) rest(yield func(*record.Batch) bool) error {
+	if f.w.rows == 0 {
+		return nil
+	}
+	size, err := f.w.close()
+	if err != nil {
+		return err
+	}
+	file, err := parquetfile.Open(f.w.file, size, "scratch")
+	if err != nil {
+		return err
+	}
+	columns := make([]string, len(f.schema.Rows))
+	for i, c := range f.schema.Rows {
+		columns[i] = c.Name
+	}
+	for r := file.Read(parquetfile.ReadOptions{Columns: columns}); ; {
+		b, err := r.Next()
+		if errors.Is(err, io.EOF) || err == nil && !yield(b) {
+			return nil
 		}
 		if err != nil {
-			return files, err
-		}
-		if b.Len == 0 {
-			continue
-		}
-		if err := cmpErr(checkBatch(b, s.Rows), keys.check(b)); err != nil {
-			return files, fmt.Errorf("%w: %w", ErrRows, err)
-		}
-		for at := 0; at < b.Len; {
-			if at, err = w.write(b, at); err != nil {
-				return files, err
-			}
-			if at < b.Len {
-				if err := end(); err != nil {
-					return files, err
-				}
-			}
+			return err
 		}
 	}
-	if w.rows > 0 {
-		return files, end()
-	}
-	return files, nil
 }
+
+// Discard gives up what is not in the store, and the scratch that it takes.
+func (f *Files) Discard() { f.w.discard() }
 
 // fileWriter builds a file in the scratch folder.
 type fileWriter struct {
@@ -156,13 +236,7 @@ func (w *fileWriter) start() (err error) {
 }
 
 func (w *fileWriter) finish(ctx context.Context, store blob.Store, path string) (File, error) {
-	if err := w.out.Close(); err != nil {
-		return File{}, err
-	}
-	if err := w.buf.Flush(); err != nil {
-		return File{}, err
-	}
-	size, err := w.file.Seek(0, io.SeekCurrent)
+	size, err := w.close()
 	if err != nil {
 		return File{}, err
 	}
@@ -173,6 +247,17 @@ func (w *fileWriter) finish(ctx context.Context, store blob.Store, path string) 
 		}
 	}
 	return f, PutOnce(ctx, store, path, w.file, f.SHA256)
+}
+
+// close makes the file in the scratch folder whole, and returns its size.
+func (w *fileWriter) close() (size int64, err error) {
+	if err := w.out.Close(); err != nil {
+		return 0, err
+	}
+	if err := w.buf.Flush(); err != nil {
+		return 0, err
+	}
+	return w.file.Seek(0, io.SeekCurrent)
 }
 
 func (w *fileWriter) discard() {

@@ -123,13 +123,19 @@ func tableError(out *output, err error) error {
 	return fmt.Errorf("table %s: %w", out.Table, err)
 }
 
-// settle makes what is held such that a checkpoint can be taken: of an output whose rows were passed on in part, the others go to scratch.
+// settle makes what is held such that a checkpoint can be taken: rows that were passed on early, and are not in a file yet, come back, and of an output whose
+// partitions were passed on in part, the others go to scratch.
 func (e *engine) settle() error {
+	for _, out := range e.outputs {
+		if err := e.recall(out); err != nil {
+			return err
+		}
+	}
 	if e.Stage != draining || e.Slot == 0 {
 		return nil
 	}
 	out := e.outputs[e.Table]
-	if out.spilled() {
+	if out.finishing {
 		return nil
 	}
 	out.finishing = true

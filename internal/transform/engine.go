@@ -70,7 +70,8 @@ type output struct {
 	counts  []Count
 	outcome job.Outcome
 
-	size int64 // of the runner, when it was measured last
+	size  int64        // of the runner, when it was measured last
+	early map[int]bool // the slots of which rows were passed on while the shard goes on
 	overflow
 }
 
@@ -586,6 +587,13 @@ func (e *engine) labels() []string {
 	return out
 }
 
+func (e *engine) label(slot int) string {
+	if len(e.c.Slots) > 0 {
+		return e.c.Slots[slot].Label
+	}
+	return partition.BucketLabel(slot)
+}
+
 var errEnough = errors.New("the sink wants no more rows")
 
 // drainSlot passes the rows of a partition on, and returns how many there are.
@@ -605,7 +613,7 @@ func (e *engine) drainSlot(out *output, slot int, label string) (n int, err erro
 	next, stop := iter.Pull2(rows)
 	defer stop()
 	b, err, ok := next()
-	if !ok {
+	if !ok && !out.early[slot] {
 		return 0, nil // no rows, no file
 	}
 	sunk := e.c.Sink(out.Table, label, func(yield func(*record.Batch, error) bool) {
@@ -621,6 +629,7 @@ func (e *engine) drainSlot(out *output, slot int, label string) (n int, err erro
 	case ok:
 		return 0, errors.New("the sink did not take all rows")
 	}
+	delete(out.early, slot)
 	return n, nil
 }
 

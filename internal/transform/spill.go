@@ -16,6 +16,11 @@ func (e *engine) bound() error {
 		ids = e.seen.size()
 		e.full = e.full || e.share > 0 && ids > e.share
 	}
+	for _, out := range e.outputs {
+		if err := e.passEarly(out); err != nil {
+			return fmt.Errorf("table %s: %w", out.Table, err)
+		}
+	}
 	e.measure(ids)
 	for _, out := range e.outputs {
 		switch {
@@ -32,6 +37,55 @@ func (e *engine) bound() error {
 	return nil
 }
 
+// passEarly passes on the rows of an output that need not wait. Those on scratch wait, and so must all that come after them.
+func (e *engine) passEarly(out *output) error {
+	runner, ok := out.runner.(job.Flowing)
+	if !ok || e.c.Early == nil || out.spilled() {
+		return nil
+	}
+	return runner.Flow(e.c.Early.Rows, func(slot int, b *record.Batch) error {
+		if out.early == nil {
+			out.early = map[int]bool{}
+		}
+		out.early[slot] = true
+		return e.c.Early.Take(out.Table, e.label(slot), b)
+	})
+}
+
+// recall moves rows of an output that were passed on early to scratch, before all that is there.
+func (e *engine) recall(out *output) error {
+	if len(out.early) == 0 {
+		return nil
+	}
+	if err := e.openScratch(out); err != nil {
+		return err
+	}
+	run := sortedRun{scratchFile: out.scratch, ends: []int64{out.scratch.size}}
+	for slot, label := range e.labels() {
+		if out.early[slot] {
+			for b, err := range e.c.Early.Recall(out.Table, label) {
+				if err == nil {
+					err = out.scratch.write(nil, b, nil)
+				}
+				if err != nil {
+					return fmt.Errorf("take rows of table %s, partition %s back: %w", out.Table, label, err)
+				}
+			}
+		}
+		run.ends = append(run.ends, out.scratch.size)
+	}
+	out.early = nil
+	out.runs = slices.Insert(out.runs, 0, run)
+	return nil
+}
+
+func (e *engine) openScratch(out *output) (err error) {
+	if out.scratch == nil {
+		out.scratch, err = newScratchFile(e.c.Scratch)
+	}
+	return err
+}
+
 // measure notes what the outputs take now, and the most that all have taken, beside ids.
 func (e *engine) measure(ids int64) {
 	all := ids
@@ -46,11 +100,9 @@ func (e *engine) measure(ids int64) {
 func (out *output) spilled() bool { return len(out.runs) > 0 || out.left != nil }
 
 // spill moves an output's rows to scratch, sorted, and begins anew. Those of partitions before from were passed on.
-func (e *engine) spill(out *output, from int) (err error) {
-	if out.scratch == nil {
-		if out.scratch, err = newScratchFile(e.c.Scratch); err != nil {
-			return err
-		}
+func (e *engine) spill(out *output, from int) error {
+	if err := e.openScratch(out); err != nil {
+		return err
 	}
 	run := sortedRun{scratchFile: out.scratch, ends: []int64{out.scratch.size}}
 	for slot := range e.labels() {

@@ -15,7 +15,8 @@
 //   - Folds. A fold cannot be merged of parts, since events must be applied in order. But it is by key that they must be: a full one takes no more keys, goes on
 //     with those that it has, and leaves the others' events, 16 files by their keys' hashes. When the input has ended, each file is a new computation of keys of its own.
 //   - Rows. Each computation drains its rows to a run, sorted by partition and key; a map does so whenever it is full. Runs are merged. Keys of a fold
-//     are in one run only; rows of a map that have one key stay in the order of the runs, which is the log's.
+//     are in one run only; rows of a map that have one key stay in the order of the runs, which is the log's. Rows without keys are passed on early, where there
+//     are many ([Config.Early]); when a lap ends, those that come back are a run before all others.
 //
 // A file whose keys or ids find no room again is divided by the next bits of their hashes.
 //
@@ -105,6 +106,8 @@ type Config struct {
 	Scratch string
 
 	Sink Sink
+	// Early, if set, is given rows that need not wait for the end.
+	Early *Early
 	// Stop, if set, is asked after each piece of work, with the number of rows that this lap has worked on: a batch of the input, one of those that went to
 	// scratch, a partition given to the sink. When it says true, the state goes to Checkpoint, and Run returns with Done unset; a later Run
 	// with Resume reading the checkpoint goes on, over a reader that may begin anywhere at or before the cursor, and is not asked for anything once the input has
@@ -116,6 +119,17 @@ type Config struct {
 	// is given it when the shard is resumed.
 	Save func() (json.RawMessage, error)
 	Load func(json.RawMessage) error
+}
+
+// Early takes the first rows of partitions of tables without keys while the shard goes on, in the order in which Sink would be given them: they need not be held.
+type Early struct {
+	// Rows is how many rows of a partition there are when the first are passed on, about.
+	Rows int
+	// Take is given a batch, which is valid during the call. Sink is called in the end for each such partition, with the rows that are left, if any.
+	Take func(table, label string, b *record.Batch) error
+	// Recall gives the rows back that Take was given of a partition, but for those that are done for good: a lap ends, its checkpoint is to have them, and
+	// another lap will pass them on.
+	Recall func(table, label string) iter.Seq2[*record.Batch, error]
 }
 
 // Times returns the half-open range of the times of events that the shard's tables take. Of other rows only their times and why they cannot be read

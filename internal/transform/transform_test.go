@@ -401,6 +401,62 @@ func collect(rows map[string][]string) Sink {
 	}
 }
 
+// earlyRows takes rows early, and keeps some of them for good when a lap ends.
+type earlyRows struct {
+	rng        *rand.Rand
+	held, kept map[string][]*record.Batch
+}
+
+// passedEarly counts rows that were.
+var passedEarly int
+
+func (r earlyRows) early() *Early {
+	return &Early{
+		Rows: r.rng.IntN(30),
+		Take: func(table, label string, b *record.Batch) error {
+			passedEarly += b.Len
+			r.held[table+" "+label] = append(r.held[table+" "+label], b.Clone())
+			return nil
+		},
+		Recall: func(table, label string) iter.Seq2[*record.Batch, error] {
+			name := table + " " + label
+			n := r.rng.IntN(len(r.held[name]) + 1)
+			r.kept[name] = append(r.kept[name], r.held[name][:n]...)
+			back := r.held[name][n:]
+			delete(r.held, name)
+			return batchesOf(back)
+		},
+	}
+}
+
+func batchesOf(list []*record.Batch) iter.Seq2[*record.Batch, error] {
+	return func(yield func(*record.Batch, error) bool) {
+		for _, b := range list {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+// sink has what was taken early come first.
+func (r earlyRows) sink(to Sink) Sink {
+	return func(table, label string, batches iter.Seq2[*record.Batch, error]) error {
+		name := table + " " + label
+		first := append(r.kept[name], r.held[name]...)
+		delete(r.kept, name)
+		delete(r.held, name)
+		return to(table, label, func(yield func(*record.Batch, error) bool) {
+			for b, err := range batchesOf(first) {
+				if !yield(b, err) {
+					return
+				}
+			}
+			batches(yield)
+		})
+	}
+}
+
 // ends counts laps by the stage that they ended in.
 var ends [draining + 1]int
 
@@ -413,8 +469,9 @@ func inLaps(t *testing.T, rng *rand.Rand, log []event, c Config, often int) (map
 	if testenv.Full() {
 		laps = 20
 	}
+	early := earlyRows{rng, map[string][]*record.Batch{}, map[string][]*record.Batch{}}
 	for lap := 0; ; lap++ {
-		c.Sink = collect(rows)
+		c.Sink, c.Early = early.sink(collect(rows)), early.early()
 		var checkpoint bytes.Buffer
 		c.Checkpoint = &checkpoint
 		pieces := 0
@@ -429,6 +486,15 @@ func inLaps(t *testing.T, rng *rand.Rand, log []event, c Config, often int) (map
 			t.Fatal(err)
 		}
 		if res.Done {
+			for name := range early.kept { // of which no later row came
+				table, label, _ := strings.Cut(name, " ")
+				if err := early.sink(collect(rows))(table, label, batchesOf(nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(early.held) > 0 {
+				t.Fatal("rows were taken early, and neither sunk nor recalled")
+			}
 			return rows, res
 		}
 		if pieces == 0 {
@@ -596,6 +662,52 @@ func unpack(b []byte) (out []uint64) {
 }
 
 func byGroup(a, b uint64) int { return FingerprintGroup(a) - FingerprintGroup(b) }
+
+// Rows that have no key are passed on while the shard goes on; what comes of it is what comes of those that wait, whatever finds room and wherever laps end.
+func TestRowsPassedOnEarlyAreTheSame(t *testing.T) {
+	type plainRow struct {
+		Key string `row:"key"`
+		N   int64  `row:"n"`
+	}
+	free := job.Map[in, plainRow]{Each: func(e *in, emit func(plainRow)) {
+		for range e.N % 3 {
+			emit(plainRow{e.Key, e.N})
+		}
+	}}
+	before := passedEarly
+	rounds := 2
+	if testenv.Full() {
+		rounds = 20
+	}
+	for round := range rounds {
+		rng := rand.New(rand.NewPCG(31, uint64(round)))
+		log := randomLog(rng, 600)
+		c := small(nil)
+		c.Outputs = []Output{{Table: "totals", Transform: fold}, {Table: "copies", Transform: free}}
+		if c.Slots = []partition.Slot{{Label: "a", From: 0, To: 400}, {Label: "b", From: 400, To: 1000}}; round%2 == 1 {
+			c.ID = ""
+		}
+		want := map[string][]string{}
+		c.Sink = collect(want)
+		res, err := Run(t.Context(), &reader{rng: rng, events: log}, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, memory := range []int64{0, 30_000, 3000} {
+			for _, often := range []int{0, 5} {
+				c.Memory, c.Scratch = memory, t.TempDir()
+				rows, got := inLaps(t, rng, log, c, often)
+				if !reflect.DeepEqual(rows, want) {
+					t.Fatalf("round %d, %d bytes, laps %d: got %v\nwant %v", round, memory, often, rows, want)
+				}
+				sameResult(t, got, res)
+			}
+		}
+	}
+	if passedEarly-before < 1000 {
+		t.Errorf("%d rows were passed on early", passedEarly-before)
+	}
+}
 
 func TestBucketsAgainstNaive(t *testing.T) {
 	for round := range 20 {
