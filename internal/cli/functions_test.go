@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"hindcast/internal/asl"
+	"hindcast/internal/asl/aslfile"
 	"hindcast/internal/local"
 	"hindcast/internal/testenv"
 )
@@ -21,6 +23,7 @@ func TestFunctionsThatAreKilledAreCalledAgain(t *testing.T) {
 	if !testenv.Full() {
 		t.Skip("builds the functions: part of the full counts")
 	}
+	builtFunctions(t)
 	undisturbed := filepath.Join(t.TempDir(), "ws")
 	hindcast(t, "run", "account-balance", "--promote", "--workspace", undisturbed).ok(t)
 	ws := filepath.Join(t.TempDir(), "ws")
@@ -87,6 +90,7 @@ func TestWorkersOfLittleTime(t *testing.T) {
 	if !testenv.Full() {
 		t.Skip("builds the functions, and waits for seconds: part of the full counts")
 	}
+	builtFunctions(t)
 	undisturbed, ws := filepath.Join(t.TempDir(), "ws"), filepath.Join(t.TempDir(), "ws")
 	hindcast(t, "run", demoJob, "--from", demoFrom, "--to", demoTo, "--promote", "--workspace", undisturbed).ok(t)
 	run := slowly(t, ws, "100", 0, true)
@@ -114,6 +118,53 @@ func TestWorkersOfLittleTime(t *testing.T) {
 	}
 	if laps < 4 {
 		t.Errorf("%d laps", laps)
+	}
+}
+
+// TestARunOfFunctionsIsRedriven has a shard fail in a process of its own, and again in a redrive, until what stands in its way is gone.
+func TestARunOfFunctionsIsRedriven(t *testing.T) {
+	t.Parallel()
+	if !testenv.Full() {
+		t.Skip("builds the functions: part of the full counts")
+	}
+	builtFunctions(t)
+	ws := spoiltCopy(t, false)
+	run := slowly(t, ws, "0", 20_000, true)
+	data, err := filepath.Glob(filepath.Join(ws, "datasets", "*", "data"))
+	if err != nil || len(data) != 1 {
+		t.Fatal(data, err)
+	}
+	table := filepath.Join(data[0], run, demoTable)
+	obstacle := filepath.Join(table, "day=2011-11-21") // where a folder is to be
+	if err := errors.Join(os.MkdirAll(table, 0o755), os.WriteFile(obstacle, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	hindcast(t, "resume", run, "--workers", "process:1", "--workspace", ws).exits(t, exitError).has(t, "day=2011-11-21", "file exists")
+	for range 2 {
+		hindcast(t, "redrive", run, "--workers", "process:1", "--workspace", ws).exits(t, exitError).has(t, "day=2011-11-21")
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	hindcast(t, "redrive", run, "--workers", "2", "--workspace", ws).ok(t).has(t, "proven") // by functions, though not asked to
+	hindcast(t, "promote", run, "--workspace", ws).ok(t)
+	sameContents(t, demoTable, contents(t, ws, demoTable), spoilt.becomes)
+
+	h := hunted{t: t, events: histories(t, ws, run)}
+	if again, calls := h.redone(); again > 0 || calls < 6 {
+		t.Errorf("workers were called %d times for shards that were not done, and %d times for such that were", calls, again)
+	}
+	for name := range h.events {
+		if name.Execution != "1" {
+			t.Errorf("there is another execution: %s", name)
+		}
+		if err := asl.Check((&aslfile.Histories{Dir: historyFolder(ws, run)}).Read(name)); err != nil {
+			t.Errorf("history %s: %v", name, err)
+		}
+	}
+	log, err := os.ReadFile(filepath.Join(ws, "runs", run, "history", "functions.log"))
+	if err != nil || strings.Count(string(log), "Function: Work") < 6 {
+		t.Errorf("%v: functions were not called:\n%s", err, log)
 	}
 }
 

@@ -308,36 +308,22 @@ func TestWorkersAndTheirDriverAreKilled(t *testing.T) {
 		t.Skip("builds the functions: part of the full counts")
 	}
 	const runs, drivers, workers = 5, 2, 2
-	ws := spoiltCopy(t, false)
+	builtFunctions(t)
 	more := []string{"--workers", "process", "--promote"}
+	ws := spoiltCopy(t, false)
+	started := time.Now()
 	if killed(t, program(t, nil, correction(ws, more...)...), 0) {
 		t.Fatal("killed by somebody else")
 	}
-	checkCorrected(t, ws, begun(t, ws))
-	built, err := filepath.Glob(filepath.Join(ws, "functions", "*"))
-	if err != nil || len(built) != 1 {
-		t.Fatalf("%v: functions were built to %v", err, built)
-	}
-	// What "go build" makes again each time is the same: it takes as long as all the rest.
-	bin := t.TempDir()
-	script := "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\nexec cp " + built[0] + "/* \"$2\"\n"
-	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
-	started := time.Now()
-	ws = spoiltCopy(t, false)
-	if killed(t, program(t, env, correction(ws, more...)...), 0) {
-		t.Fatal("killed by somebody else")
-	}
 	length := time.Since(started)
+	checkCorrected(t, ws, begun(t, ws))
 
 	var kills atomic.Int64
 	t.Run("runs", func(t *testing.T) {
 		for i := range runs {
 			t.Run(strconv.Itoa(i), func(t *testing.T) {
 				t.Parallel()
-				h := hunted{t: t, rnd: rand.New(rand.NewPCG(5, uint64(i))), ws: spoiltCopy(t, false), env: env, more: more, within: 2 * length}
+				h := hunted{t: t, rnd: rand.New(rand.NewPCG(5, uint64(i))), ws: spoiltCopy(t, false), more: more, within: 2 * length}
 				left := workers
 				for !h.live(func(done <-chan struct{}) { left -= killWorkers(h.ws, left, done) }) {
 					if h.kills == drivers {

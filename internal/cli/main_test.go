@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -46,6 +48,12 @@ func TestMain(m *testing.M) {
 	debug.SetMemoryLimit(1 << 30)
 	if os.Getenv(asProgram) == "" {
 		remove := testenv.InMemory()
+		if testenv.Full() { // tests wait for processes, for clocks, and for workers that are throttled
+			flag.Parse()
+			if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+				panic(err)
+			}
+		}
 		code := m.Run()
 		remove()
 		for _, dir := range kept {
@@ -129,6 +137,43 @@ func keptDir(t *testing.T) string {
 	kept = append(kept, dir)
 	return dir
 }
+
+// builtFunctions has this process, and those that it starts, find a "go" that copies the functions where it is to build them: it makes the same each time, and takes as
+// long as the test does. The first test that needs them has them built.
+func builtFunctions(t *testing.T) {
+	t.Helper()
+	functions.Do(func() {
+		ws, err := local.Open(filepath.Join(keptDir(t), "ws"), local.Options{Jobs: jobs.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		if err := ws.UseFunctions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		built, err := filepath.Glob(filepath.Join(ws.Dir(), "functions", "*"))
+		if err != nil || len(built) != 1 {
+			t.Fatalf("%v: functions were built to %v", err, built)
+		}
+		bin := keptDir(t)
+		script := "#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\nexec cp " + built[0] + "/* \"$2\"\n"
+		if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil { //nolint:gosec // it is a program
+			t.Fatal(err)
+		}
+		if err := os.Setenv("PATH", bin+":"+os.Getenv("PATH")); err != nil { //nolint:usetesting // for all tests from now on
+			t.Fatal(err)
+		}
+		functionsBuilt = true
+	})
+	if !functionsBuilt {
+		t.Fatal("the functions were not built")
+	}
+}
+
+var (
+	functions      sync.Once
+	functionsBuilt bool
+)
 
 // result is what a command left.
 type result struct {

@@ -119,11 +119,13 @@ func TestSameInputSameBytes(t *testing.T) {
 	}} {
 		ways := c.ways
 		if testenv.Full() {
+			builtFunctions(t)
 			ways = append(ways, c.full...)
 		} else if c.job != demoJob {
 			continue // each reads the whole log
 		}
 		t.Run(c.job, func(t *testing.T) {
+			t.Parallel()
 			type result struct {
 				files  map[string]map[string]string
 				fates  map[string]string
