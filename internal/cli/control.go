@@ -36,7 +36,7 @@ func (a *app) throttleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "throttle RUN",
 		Short: "Change, while a run goes on, how many shards are computed at once and how fast records are read",
-		Long: `Less concurrency lets the shards that are at work finish. The rate is that of all workers together; brokers are
+		Long: `With less concurrency, workers of shards that are too many store their state, and go on when others are done. The rate is that of all workers together; brokers are
 not read by workers, but once, before. 0 takes a limit back.`,
 		Example: `  hindcast throttle 20111210-090000-daily-country-revenue-1f2e3d4c --concurrency 1
   hindcast throttle 20111210-090000-daily-country-revenue-1f2e3d4c --records-per-second 100000`,

@@ -2,8 +2,10 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +21,9 @@ func computes(state string) bool { return state == "Backfill" || state == "Gathe
 // obeyEvery is how often the process that drives a run looks what is asked of it.
 const obeyEvery = time.Second
 
-// obey has an execution do what is asked of its run while it goes on: begin no shards while it is paused, compute fewer or more at once, and end
-// where the run is given up. The context is the execution's; stop is called when that has ended.
-func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, workers int) (_ context.Context, stop func()) {
+// obey has an execution do what is asked of its run while it goes on: begin no shards while it is paused, compute fewer or more at once, of which workers
+// that have begun too many are told, and end where the run is given up. The context is the execution's; stop is called when that has ended.
+func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, workers int, begun *begun) (_ context.Context, stop func()) {
 	ctx, abort := context.WithCancelCause(ctx)
 	watching, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -31,6 +33,7 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 		applied := map[string]int{} // how many of the changes, by Map Run
 		answered := map[step.Approval]string{}
 		told, question := 0, ""
+		var held []string // as workers were told; nil: not yet
 		var shown progress
 		for {
 			select {
@@ -68,6 +71,13 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 					w.answer(watching, engine, run, what, answered)
 				}
 			}
+			if n := asked.Concurrency(); n > 0 {
+				if beyond := begun.beyond(n); held == nil || !slices.Equal(beyond, held) {
+					if w.Env.Hold(watching, run, beyond) == nil {
+						held = beyond
+					}
+				}
+			}
 			for _, m := range engine.MapRuns() {
 				known, seen := applied[m.ARN]
 				if seen && known == changes || !seen && changes == 0 && (!computes(m.State) || m.MaxConcurrency == workers) {
@@ -84,6 +94,42 @@ func (w *Workspace) obey(ctx context.Context, engine *asl.Engine, run string, wo
 		wg.Wait()
 		abort(nil)
 	}
+}
+
+// begun are the shards that workers have begun and not ended, in that order.
+type begun struct {
+	mu     sync.Mutex
+	shards []string
+}
+
+// runner follows the calls of workers that next runs.
+func (b *begun) runner(next asl.TaskRunner) asl.TaskRunner {
+	return asl.TaskFunc(func(ctx context.Context, req asl.TaskRequest) (json.RawMessage, error) {
+		var in struct{ Shard string }
+		if req.Function != string(step.Work) || json.Unmarshal(req.Payload, &in) != nil {
+			return next.Run(ctx, req)
+		}
+		b.mu.Lock()
+		if !slices.Contains(b.shards, in.Shard) {
+			b.shards = append(b.shards, in.Shard)
+		}
+		b.mu.Unlock()
+		out, err := next.Run(ctx, req)
+		var end struct{ Done bool }
+		if err != nil || json.Unmarshal(out, &end) != nil || end.Done {
+			b.mu.Lock()
+			b.shards = slices.DeleteFunc(b.shards, func(s string) bool { return s == in.Shard })
+			b.mu.Unlock()
+		}
+		return out, err
+	})
+}
+
+// beyond gives those that were begun after the first n; it is not nil.
+func (b *begun) beyond(n int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string{}, b.shards[min(n, len(b.shards)):]...)
 }
 
 // answer has the execution go on that waits for an approval. What is not waited for yet, or not any more, is no error.

@@ -159,8 +159,9 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions, 
 		defer fleet.Close() // they have done what they were called for
 		tasks = fleet.runner(failures)
 	}
+	begun := &begun{}
 	engine := &asl.Engine{
-		Tasks:     tasks,
+		Tasks:     begun.runner(tasks),
 		Objects:   objects{w.Env.Workspace},
 		Histories: w.histories(dir),
 		Observe:   observer(opts.Watch),
@@ -168,7 +169,7 @@ func (w *Workspace) drive(ctx context.Context, r step.Request, opts RunOptions, 
 	w.mu.Lock()
 	w.watch = opts.Watch
 	w.mu.Unlock()
-	ctx, stop := w.obey(ctx, engine, r.Run, opts.Workers)
+	ctx, stop := w.obey(ctx, engine, r.Run, opts.Workers, begun)
 	defer stop()
 	var res asl.Result
 	switch ended.Type {

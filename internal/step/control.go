@@ -123,12 +123,34 @@ func (e *Env) record(ctx context.Context, run string, ch Change) (Control, error
 	}
 }
 
+const heldKey = "held.json"
+
+// Hold says which shards are to stand still that workers have begun: where fewer are to be computed at once, those that are too many. It is for who drives the run.
+func (e *Env) Hold(ctx context.Context, run string, shards []string) error {
+	b, err := json.Marshal(shards)
+	if err == nil {
+		_, err = blob.PutBytes(ctx, e.runStore(run), heldKey, b, blob.Condition{})
+	}
+	return err
+}
+
+// held reads which shards are to stand still.
+func (e *Env) held(ctx context.Context, run string) (shards []string, err error) {
+	err = readJSON(ctx, e.runStore(run), heldKey, &shards)
+	if lost(err) {
+		err = nil
+	}
+	return shards, err
+}
+
 // controlled follows what is asked of a run while a worker goes on.
 type controlled struct {
 	env     *Env
 	run     string
+	shard   string
 	workers int // that go on beside each other
 	asked   Control
+	held    bool // one of those that are too many
 	looked  time.Time
 	began   time.Time
 	rows    int64 // since then
@@ -152,12 +174,17 @@ func (c *controlled) look(ctx context.Context) {
 		c.began, c.rows = now, 0
 	}
 	c.asked = asked
+	if asked.Concurrency() == 0 {
+		c.held = false
+	} else if shards, err := c.env.held(ctx, c.run); err == nil {
+		c.held = slices.Contains(shards, c.shard)
+	}
 }
 
 // paused reports whether the worker is to stop.
 func (c *controlled) paused() bool {
 	_, paused := c.asked.Paused()
-	return paused
+	return paused || c.held
 }
 
 // pace waits until n more rows may have been read.
@@ -189,9 +216,14 @@ func (c *controlled) pace(ctx context.Context, n int64) error {
 // hold is how many seconds a worker that is paused is left alone: few, so that the run goes on soon after it is asked to; more where the pause
 // is long, since each round costs a history events, of which it can have 25,000.
 func (c *controlled) hold() int {
-	since, _ := c.asked.Paused()
+	since, paused := c.asked.Paused()
+	long := 60
+	if !paused { // it is held: until others are done, which nobody says before
+		since, _ = latest(c.asked, func(ch Change) *int { return ch.Concurrency })
+		long = 15
+	}
 	if c.env.Now().Sub(since) < 10*time.Minute {
 		return 2
 	}
-	return 60
+	return long
 }

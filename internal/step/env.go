@@ -23,6 +23,7 @@
 //	           account.json      what became of every offset of the read range
 //	           decision.json     promote or abort, written once
 //	           control.json      what people asked of it while it went on
+//	           held.json         the shards that stand still because fewer are to be computed at once
 package step
 
 import (

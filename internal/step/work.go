@@ -85,7 +85,7 @@ func (e *Env) work(ctx context.Context, in workIn) (_ workOut, err error) {
 	case !lost(err):
 		return workOut{}, err
 	}
-	control := &controlled{env: e, run: in.Run, workers: in.Workers, began: e.Now()}
+	control := &controlled{env: e, run: in.Run, shard: in.Shard, workers: in.Workers, began: e.Now()}
 	if control.look(ctx); control.paused() {
 		return workOut{workIn: in, Paused: true, Hold: control.hold()}, nil
 	}
