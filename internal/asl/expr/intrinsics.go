@@ -217,7 +217,7 @@ func base64Encode(args []any, _ *Env) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s) > maxEncoded {
+	if utf8.RuneCountInString(s) > maxEncoded {
 		return nil, fmt.Errorf("more than %d characters", maxEncoded)
 	}
 	return base64.StdEncoding.EncodeToString([]byte(s)), nil
@@ -228,7 +228,7 @@ func base64Decode(args []any, _ *Env) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(s) > maxEncoded {
+	if utf8.RuneCountInString(s) > maxEncoded {
 		return nil, fmt.Errorf("more than %d characters", maxEncoded)
 	}
 	b, err := base64.StdEncoding.DecodeString(s)
@@ -250,7 +250,7 @@ func hashOf(args []any, _ *Env) (any, error) {
 		}
 		data = string(b)
 	}
-	if len(data) > maxEncoded {
+	if utf8.RuneCountInString(data) > maxEncoded {
 		return nil, fmt.Errorf("more than %d characters", maxEncoded)
 	}
 	algorithm, err := wantString(args[1])
