@@ -331,7 +331,7 @@ func TestCrashAtEveryEffectOfARun(t *testing.T) {
 func TestCrashAgainWhileResuming(t *testing.T) {
 	t.Parallel()
 	makeSpoilt(t)
-	n := 2
+	n := 1
 	if testenv.Full() {
 		n = 40
 	}

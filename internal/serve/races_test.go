@@ -319,7 +319,7 @@ func readOnce(store blob.Store) (int64, error) {
 
 // TestReadersSeeWholeVersions has processes read while the pointer moves back and forth.
 func TestReadersSeeWholeVersions(t *testing.T) {
-	processes, rounds := 3, 15
+	processes, rounds := 2, 8
 	if testenv.Full() {
 		processes, rounds = 8, 200
 	}

@@ -554,7 +554,7 @@ func sameResult(t *testing.T, got, want Result) {
 // Whatever the batches, the laps and the division into shards: rows and counts are those of a naive model, and every offset is
 // counted once.
 func TestShardsAgainstNaive(t *testing.T) {
-	rounds := 24
+	rounds := 12
 	if testenv.Full() {
 		rounds = 48
 	}

@@ -77,7 +77,7 @@ func TestKilledProcesses(t *testing.T) {
 	root := t.TempDir()
 	s := open(t, root)
 	mustPut(t, s, "pointers/counter", fmt.Appendf(nil, "%5000d", 0))
-	kills := 40
+	kills := 20
 	if testenv.Full() {
 		kills = 400
 	}
