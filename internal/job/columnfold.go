@@ -465,7 +465,9 @@ func grow(columns []stateColumn, n int) {
 	for i := range columns {
 		c := &columns[i]
 		if have := c.len(); have < n {
-			c.slice.Grow(n - have)
+			if c.slice.Cap() < n {
+				c.slice.Grow(max(n, 2*c.slice.Cap()) - have) // as doubled does
+			}
 			c.slice.SetLen(n)
 		}
 	}

@@ -94,13 +94,21 @@ func (s *keys) add(hash uint64, slot int32, key []byte) uint32 {
 		}
 	}
 	id := uint32(len(s.entries))
-	s.entries = append(s.entries, entry{hash: hash, key: len(s.text), keyLen: uint32(len(key)), slot: slot})
-	s.text = append(s.text, key...)
+	s.entries = append(doubled(s.entries, 1), entry{hash: hash, key: len(s.text), keyLen: uint32(len(key)), slot: slot})
+	s.text = append(doubled(s.text, len(key)), key...)
 	if s.versions != nil {
-		s.versions = append(s.versions, 0)
+		s.versions = append(doubled(s.versions, 1), 0)
 	}
 	s.put(hash, id)
 	return id
+}
+
+// doubled has room for n more: append makes large slices longer by a quarter only, and copies them so much more often.
+func doubled[T any](s []T, n int) []T {
+	if cap(s)-len(s) >= n {
+		return s
+	}
+	return append(make([]T, 0, max(2*cap(s), len(s)+n)), s...)
 }
 
 // insert adds the state of a key that find did not find.

@@ -37,7 +37,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -334,12 +333,4 @@ func writeOnce[T any](ctx context.Context, s blob.Store, key string, v *T) error
 		}
 	}
 	return err
-}
-
-// TuneCollector has the garbage collector let the heap grow by less than it does by itself, unless GOGC says what is wanted. What workers hold is mostly without pointers,
-// so that a collection costs little, and their memory is what a machine or a function is sized by.
-func TuneCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(40)
-	}
 }
