@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/plain"
@@ -33,8 +32,8 @@ type chunkWriter struct {
 	chosen bool            // coding is what suits the first page; see choose
 	millis bool
 	width  int // bytes that a value counts for, beside a string's length
-	zstd   *zstd.Encoder
-	codecs *column.Codecs // of lent pages
+	zstd   *compressor
+	*bench
 
 	page page
 	dict dictionary
@@ -55,8 +54,13 @@ type chunkWriter struct {
 	rows    int64
 	lengths int64 // of strings
 
-	encoded, packed, levels []byte // scratch
-	header                  bytes.Buffer
+	header bytes.Buffer
+}
+
+// bench is what the columns of a file work with by turns.
+type bench struct {
+	encoded, packed, levels []byte
+	codecs                  column.Codecs // of lent pages
 }
 
 // page holds the values of the current data page that are not null, as the kind has it.
@@ -181,15 +185,15 @@ func (d *dictionary) grow() {
 	}
 }
 
-func newChunkWriter(f record.Field, enc Encoding, millis bool, z *compressors) *chunkWriter {
-	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), zstd: z.numbers, codecs: &z.codecs, coding: format.Plain, uncoded: format.Plain}
+func newChunkWriter(f record.Field, enc Encoding, millis bool, b *bench) *chunkWriter {
+	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), zstd: &numbers, bench: b, coding: format.Plain, uncoded: format.Plain}
 	switch f.Kind {
 	case record.Bool:
 		c.typ = format.Boolean
 	case record.Float64:
 		c.typ = format.Double
 	case record.String:
-		c.typ, c.zstd, c.uncoded = format.ByteArray, z.texts, format.DeltaLengthByteArray
+		c.typ, c.zstd, c.uncoded = format.ByteArray, &texts, format.DeltaLengthByteArray
 	case record.Date:
 		c.typ = format.Int32
 	case record.Int64, record.Timestamp:
@@ -259,7 +263,9 @@ func (c *chunkWriter) choose() (err error) {
 		if c.encoded, err = some.encode(c.encoded[:0], c.typ, coding); err != nil {
 			return err
 		}
-		c.packed = c.zstd.EncodeAll(c.encoded, c.packed[:0])
+		if c.packed, err = c.zstd.pack(c.encoded, c.packed[:0]); err != nil {
+			return err
+		}
 		size[coding] = len(c.packed)
 	}
 	c.coding = format.Plain
@@ -497,7 +503,9 @@ func (c *chunkWriter) endPage() error {
 			return err
 		}
 	}
-	c.packed = c.zstd.EncodeAll(c.encoded, c.packed[:0])
+	if c.packed, err = c.zstd.pack(c.encoded, c.packed[:0]); err != nil {
+		return err
+	}
 	nulls := p.rows - p.values
 	b := p.bounds(c.typ, coding, &c.dict.values)
 	at := c.meta.TotalCompressedSize
@@ -583,7 +591,9 @@ func (c *chunkWriter) finish(at int64, write func([]byte) error) error {
 		if c.encoded, err = c.dict.values.encode(c.encoded[:0], c.typ, format.Plain); err != nil {
 			return err
 		}
-		c.packed = c.zstd.EncodeAll(c.encoded, c.packed[:0])
+		if c.packed, err = c.zstd.pack(c.encoded, c.packed[:0]); err != nil {
+			return err
+		}
 		header := format.PageHeader{
 			Type:                 format.DictionaryPage,
 			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: count(c.dict.n), Encoding: format.Plain}),
@@ -697,14 +707,7 @@ func (p *page) bounds(typ format.Type, coding format.Encoding, dict *page) bound
 	case format.Double:
 		return floatBounds(of.floats, is)
 	case format.ByteArray:
-		var b bounds
-		for i := range len(of.ends) - 1 {
-			if is(i) {
-				v := of.text[of.ends[i]:of.ends[i+1]]
-				b.widen(typ, bounds{v, v})
-			}
-		}
-		return bounds{bytes.Clone(b.least), bytes.Clone(b.most)}
+		return of.textBounds(seen)
 	}
 	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, v := range of.ints {
@@ -713,6 +716,36 @@ func (p *page) bounds(typ format.Type, coding format.Encoding, dict *page) bound
 		}
 	}
 	return bounds{binary.LittleEndian.AppendUint64(nil, uint64(lo)), binary.LittleEndian.AppendUint64(nil, uint64(hi))} //nolint:gosec // their bits
+}
+
+// textBounds are those of strings: of all, or of those that were seen. The first bytes tell of most that they lie between.
+func (p *page) textBounds(seen []bool) bounds {
+	var b bounds
+	least, most := uint64(0), uint64(0)
+	for i := range len(p.ends) - 1 {
+		if seen != nil && !seen[i] {
+			continue
+		}
+		v := p.text[p.ends[i]:p.ends[i+1]]
+		first := firstBytes(v)
+		if b.least != nil && least < first && first < most {
+			continue
+		}
+		if b.widen(format.ByteArray, bounds{v, v}); b.least != nil {
+			least, most = firstBytes(b.least), firstBytes(b.most)
+		}
+	}
+	return bounds{bytes.Clone(b.least), bytes.Clone(b.most)}
+}
+
+// firstBytes is less only for lesser strings.
+func firstBytes(v []byte) uint64 {
+	if len(v) >= 8 {
+		return binary.BigEndian.Uint64(v)
+	}
+	var b [8]byte
+	copy(b[:], v)
+	return binary.BigEndian.Uint64(b[:])
 }
 
 // floatBounds leaves NaN out, and has a zero bound cover both zeros, as the format asks of writers.

@@ -37,7 +37,7 @@ func (f *File) CanLend(name string, as record.Field) bool {
 	if err != nil || !strings.HasPrefix(f.footer.CreatedBy, "hindcast ") || c.within || c.Kind != as.Kind || c.Conv != column.AsIs || c.Zone != nil || (c.Level > 0) != as.Nullable {
 		return false
 	}
-	if c.Type != newChunkWriter(as, Plain, false, &compressors{}).typ || c.Type == format.Int64 && as.Kind == record.Timestamp && (c.logical.ID != footer.Timestamp || c.logical.Unit != 2 || !c.logical.UTC) {
+	if c.Type != newChunkWriter(as, Plain, false, &bench{}).typ || c.Type == format.Int64 && as.Kind == record.Timestamp && (c.logical.ID != footer.Timestamp || c.logical.Unit != 2 || !c.logical.UTC) {
 		return false
 	}
 	for i := range f.footer.Groups {
@@ -331,7 +331,7 @@ func (c *chunkWriter) lend(l *Lent, name string, rows []int64) error {
 		copied++
 		return nil
 	}
-	err = l.decode(f, chunk, c.codecs, false, func(page int, values *record.Column) error {
+	err = l.decode(f, chunk, &c.codecs, false, func(page int, values *record.Column) error {
 		if err := upTo(page); err != nil {
 			return err
 		}

@@ -10,12 +10,12 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
-	"hindcast/internal/parquetfile/column"
 	"hindcast/internal/record"
 )
 
@@ -87,18 +87,15 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	if err := checkOptions(schema, opts); err != nil {
 		return nil, fmt.Errorf("write parquet: %w", err)
 	}
-	z, err := newCompressors()
-	if err != nil {
-		return nil, fmt.Errorf("write parquet: %w", err)
-	}
 	out := &Writer{schema: schema, w: w, group: cmp.Or(opts.RowGroupRows, defaultRowGroupRows)}
 	out.footer = format.FileMetaData{
 		Version: 2, KeyValueMetadata: []format.KeyValue{}, // empty lists are written, as ever
 		CreatedBy: "hindcast version 1.0.0(build parquet-go-0.32.0)",
 		Schema:    []format.SchemaElement{{Name: "schema", NumChildren: thrift.New(count(len(schema)))}},
 	}
+	shared := new(bench)
 	for i, f := range schema {
-		c := newChunkWriter(f, opts.Encodings[f.Name], slices.Contains(opts.Millis, f.Name), z)
+		c := newChunkWriter(f, opts.Encodings[f.Name], slices.Contains(opts.Millis, f.Name), shared)
 		out.columns = append(out.columns, c)
 		out.footer.Schema = append(out.footer.Schema, c.schemaElement(i+1, slices.Contains(opts.Binary, f.Name)))
 		out.footer.ColumnOrders = append(out.footer.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
@@ -109,21 +106,28 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	return out, nil
 }
 
-// compressors are at their fastest level. What has no match is left as it is by that for numbers, and that for texts makes rare bytes take more bits than
-// others: random ids become smaller by it, at little cost.
-type compressors struct {
-	numbers, texts *zstd.Encoder
-	codecs         column.Codecs
+// compressor packs pages at the fastest level, for all files: a coder takes megabytes, and few are at work at a time.
+type compressor struct {
+	literals bool
+	coders   sync.Pool
 }
 
-func newCompressors() (*compressors, error) {
-	options := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false)}
-	numbers, err := zstd.NewWriter(nil, options...)
-	if err != nil {
-		return nil, err
+// What has no match is left as it is by that for numbers, and that for texts makes rare bytes take more bits than others: random ids become smaller by it, at little cost.
+var numbers, texts = compressor{}, compressor{literals: true}
+
+// pack appends src, compressed, to dst.
+func (c *compressor) pack(src, dst []byte) ([]byte, error) {
+	z, ok := c.coders.Get().(*zstd.Encoder)
+	if !ok {
+		var err error
+		z, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false),
+			zstd.WithLowerEncoderMem(true), zstd.WithAllLitEntropyCompression(c.literals))
+		if err != nil {
+			return nil, err
+		}
 	}
-	texts, err := zstd.NewWriter(nil, append(options, zstd.WithAllLitEntropyCompression(true))...)
-	return &compressors{numbers: numbers, texts: texts}, err
+	defer c.coders.Put(z)
+	return z.EncodeAll(src, dst), nil
 }
 
 func checkOptions(schema record.Schema, opts WriterOptions) error {

@@ -184,6 +184,9 @@ type fileWriter struct {
 	target  int64
 	rows    int64
 	bounds  [2][]string // the keys of the first and the last row
+	// The partition's column, of as many rows as were needed.
+	column     record.Column
+	columnRows int
 
 	file *scratch.File
 	buf  *bufio.Writer
@@ -209,7 +212,10 @@ func (w *fileWriter) write(b *record.Batch, from int) (next int, err error) {
 	}
 	all := b
 	if f, ok := w.schema.Scheme.Field(); ok {
-		all = &record.Batch{Len: b.Len, Columns: append([]record.Column{constant(f.Kind, w.value, w.label, b.Len)}, b.Columns...)}
+		if w.columnRows < b.Len {
+			w.column, w.columnRows = constant(f.Kind, w.value, w.label, b.Len), b.Len
+		}
+		all = &record.Batch{Len: b.Len, Columns: append([]record.Column{w.column}, b.Columns...)}
 		if l := b.Lent; l != nil {
 			all.Lent = &record.Lent{From: l.From, Names: append([]string{""}, l.Names...), Rows: l.Rows}
 		}
