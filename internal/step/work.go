@@ -310,14 +310,17 @@ func (l *lap) begin() {
 	}
 }
 
-// earlyRows is how many rows a partition has when it is begun to be written: as many as make it worth to have a writer open.
-const earlyRows = 1 << 16
+// earlyRows is how many rows a partition has when it is begun to be written, which takes earlyBytes of memory, about: as many as make that worth it.
+const (
+	earlyRows  = 1 << 16
+	earlyBytes = 16 << 20
+)
 
 // takesEarly has rows that need not wait written while the shard goes on.
 func (l *lap) takesEarly(ctx context.Context, schemas map[string]table.Schema) *transform.Early {
 	l.early = map[slotOf]*table.Files{}
 	return &transform.Early{
-		Rows: earlyRows,
+		Rows: earlyRows, Bytes: earlyBytes,
 		Take: func(name, label string, b *record.Batch) error {
 			f := l.early[slotOf{name, label}]
 			if f == nil {

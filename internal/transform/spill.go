@@ -43,7 +43,8 @@ func (e *engine) passEarly(out *output) error {
 	if !ok || e.c.Early == nil || out.spilled() {
 		return nil
 	}
-	return runner.Flow(e.c.Early.Rows, func(slot int, b *record.Batch) error {
+	may := func(int) bool { return e.share == 0 || int64(len(out.early)+1)*e.c.Early.Bytes <= e.share/2 }
+	return runner.Flow(e.c.Early.Rows, may, func(slot int, b *record.Batch) error {
 		if out.early == nil {
 			out.early = map[int]bool{}
 		}

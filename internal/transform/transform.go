@@ -125,6 +125,8 @@ type Config struct {
 type Early struct {
 	// Rows is how many rows of a partition there are when the first are passed on, about.
 	Rows int
+	// Bytes is about the memory that it takes to have begun a partition. As many are as half of an output's share has room for.
+	Bytes int64
 	// Take is given a batch, which is valid during the call. Sink is called in the end for each such partition, with the rows that are left, if any.
 	Take func(table, label string, b *record.Batch) error
 	// Recall gives the rows back that Take was given of a partition, but for those that are done for good: a lap ends, its checkpoint is to have them, and

@@ -412,7 +412,7 @@ var passedEarly int
 
 func (r earlyRows) early() *Early {
 	return &Early{
-		Rows: r.rng.IntN(30),
+		Rows: r.rng.IntN(30), Bytes: r.rng.Int64N(2000),
 		Take: func(table, label string, b *record.Batch) error {
 			passedEarly += b.Len
 			r.held[table+" "+label] = append(r.held[table+" "+label], b.Clone())
