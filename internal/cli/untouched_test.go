@@ -36,24 +36,32 @@ type visitTime struct {
 // A table of which most columns are taken from segments as they lie has the rows of one that spells them out, and the same bytes however the work is divided.
 func TestUntouchedColumnsAreTakenAsTheyLie(t *testing.T) {
 	t.Parallel()
-	l := newSmallLog(t)
 	const rows = 20_000 // the day ends within a page
-	for p := range int32(2) {
-		recs := visits(t, p, 5*time.Second, rows)
-		for i := range recs {
-			recs[i].Shop, recs[i].Amount = fmt.Sprint("shop ", i%50), int64(i)
+	// jobs over one log: it lies in segments of so many rows, and row groups of them, and for the last rows in the tail.
+	jobs := func(segment, group int) (spelled, spared job.Job) {
+		l := newSmallLog(t)
+		var tail []rec
+		for p := range int32(2) {
+			recs := visits(t, p, 5*time.Second, rows)
+			for i := range recs {
+				recs[i].Shop, recs[i].Amount = fmt.Sprint("shop ", i%50), int64(i)
+			}
+			for ; len(recs) > 300; recs = recs[min(segment, len(recs)-300):] {
+				l.segmentWith(parquetfile.WriterOptions{RowGroupRows: group, Millis: []string{"kafka_timestamp"}}, recs[:min(segment, len(recs)-300)]...)
+			}
+			tail = append(tail, recs...)
 		}
-		opts := parquetfile.WriterOptions{RowGroupRows: 19_000, Millis: []string{"kafka_timestamp"}}
-		l.segmentWith(opts, recs[:19_500]...)
-		l.segmentWith(opts, recs[19_500:]...)
+		l.tail(tail...)
+		whole := l.job(smallJob{Tables: map[string]string{"events": "day UTC"}, Event: "dedupe: false"})
+		spelled = changedJob(t, whole, nil, job.Outputs{"events": job.Map[Visit, spelledVisit]{
+			Each: func(v *Visit, emit func(spelledVisit)) { emit(spelledVisit(*v)) },
+		}})
+		spared = changedJob(t, whole, nil, job.Outputs{"events": job.Map[visitTime, sparing]{
+			Each: func(v *visitTime, emit func(sparing)) { emit(sparing{At: v.At}) },
+		}})
+		return spelled, spared
 	}
-	whole := l.job(smallJob{Tables: map[string]string{"events": "day UTC"}, Event: "dedupe: false"})
-	spelled := changedJob(t, whole, nil, job.Outputs{"events": job.Map[Visit, spelledVisit]{
-		Each: func(v *Visit, emit func(spelledVisit)) { emit(spelledVisit(*v)) },
-	}})
-	spared := changedJob(t, whole, nil, job.Outputs{"events": job.Map[visitTime, sparing]{
-		Each: func(v *visitTime, emit func(sparing)) { emit(sparing{At: v.At}) },
-	}})
+	spelled, spared := jobs(19_500, 19_000)
 	run := func(j job.Job, memory int64, args ...string) (contents map[string]string, taken, parts int, all [][]string) {
 		list, ws := []job.Job{j}, filepath.Join(t.TempDir(), "ws")
 		args = append([]string{"run", "visits", "--promote", "--workspace", ws, "--from", "2024-05-01", "--to", "2024-05-03"}, args...)
@@ -88,6 +96,15 @@ func TestUntouchedColumnsAreTakenAsTheyLie(t *testing.T) {
 	}
 	if !slices.EqualFunc(got, want, slices.Equal[[]string]) {
 		t.Errorf("%d rows differ from the %d expected", len(got), len(want))
+	}
+	for _, split := range [][2]int{{9_000, 4_000}, {18_000, 17_000}} {
+		_, other := jobs(split[0], split[1])
+		if _, _, _, got := run(other, 0, "--shard-rows", "1"); !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+			t.Errorf("in segments of %d rows: %d rows differ from the %d expected", split[0], len(got), len(want))
+		}
+		if !testenv.Full() {
+			break
+		}
 	}
 	ways := []string{"0 --workers 2 --shard-rows 1 --lap-rows 9000"}
 	if testenv.Full() {
