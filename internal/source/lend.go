@@ -67,6 +67,9 @@ func NewLender(segments blob.Store, inputs []plan.Input, event, lent, taken reco
 // names are the file's columns that are lent, by the event's; nil where the file lends none.
 func (l *Lender) names(fit *Fit) map[string]string {
 	names := map[string]string{}
+	if len(fit.File().RowGroups()) > 1<<placeGroups {
+		return nil
+	}
 	for _, f := range l.lent {
 		name, ok := fit.Lies(f.Name)
 		if !ok || !fit.File().CanLend(name, f) {
@@ -106,7 +109,7 @@ func (c *cursor) lend(f *parquetfile.File, m *merged, names []string) ([]string,
 	l := m.stores.Lender
 	c.lends = &lends{schema: m.schema, none: make([]record.Column, len(m.schema))}
 	number, ok := l.number[c.in.Segment]
-	if !ok || c.in.Captured || len(f.RowGroups()) > 1<<placeGroups || l.names(c.fit) == nil {
+	if !ok || c.in.Captured || l.names(c.fit) == nil {
 		return names, nil
 	}
 	c.lends.base = int64(number) << (placeRows + placeGroups)
@@ -168,6 +171,40 @@ func (l *lends) batch(c *cursor, b *record.Batch) (*record.Batch, error) {
 	return &l.out, nil
 }
 
+// Lends reports whether one of the segments lends. It looks at them one after the other until one does.
+func (l *Lender) Lends(ctx context.Context) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for number, in := range l.inputs {
+		if _, ok := l.number[in.Segment]; !ok || in.Captured {
+			continue
+		}
+		if f, err := l.open(ctx, number); err != nil || f.names != nil {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// open opens the segment of an input. The lock is held.
+func (l *Lender) open(ctx context.Context, number int) (*lentFile, error) {
+	if f := l.files[number]; f != nil {
+		return f, nil
+	}
+	in := l.inputs[number]
+	file, err := l.layout.Open(blob.ReaderAt(ctx, l.segments, blob.Info{Key: in.Segment, Size: int64(in.Size), ETag: in.ETag}), int64(in.Size), in.Segment)
+	if err != nil {
+		return nil, (&cursor{in: in}).failed(err)
+	}
+	fit, err := NewFit(file, Nullable(l.event), l.layout)
+	if err != nil {
+		return nil, (&cursor{in: in}).failed(err)
+	}
+	f := &lentFile{names: l.names(fit), file: fit.File(), groups: map[int]*parquetfile.Lent{}}
+	l.files[number] = f
+	return f, nil
+}
+
 // group opens the row group that a place is in.
 func (l *Lender) group(ctx context.Context, place int64) (*lentFile, *parquetfile.Lent, error) {
 	number, group := int(place>>(placeRows+placeGroups)), int(place>>placeRows&(1<<placeGroups-1))
@@ -176,23 +213,12 @@ func (l *Lender) group(ctx context.Context, place int64) (*lentFile, *parquetfil
 	if number < 0 || number >= len(l.inputs) {
 		return nil, nil, fmt.Errorf("a row lies in input %d of %d", number, len(l.inputs))
 	}
-	f := l.files[number]
-	if f == nil {
-		in := l.inputs[number]
-		file, err := l.layout.Open(blob.ReaderAt(ctx, l.segments, blob.Info{Key: in.Segment, Size: int64(in.Size), ETag: in.ETag}), int64(in.Size), in.Segment)
-		if err != nil {
-			return nil, nil, (&cursor{in: in}).failed(err)
-		}
-		fit, err := NewFit(file, Nullable(l.event), l.layout)
-		if err != nil {
-			return nil, nil, (&cursor{in: in}).failed(err)
-		}
-		f = &lentFile{names: l.names(fit), file: fit.File(), groups: map[int]*parquetfile.Lent{}}
-		l.files[number] = f
+	f, err := l.open(ctx, number)
+	if err != nil {
+		return nil, nil, err
 	}
 	lent := f.groups[group]
 	if lent == nil {
-		var err error
 		if lent, err = f.file.Lend(group); err != nil {
 			return nil, nil, err
 		}

@@ -208,6 +208,29 @@ func TestLentColumnsAreThoseThatAreRead(t *testing.T) {
 	}
 }
 
+// Only of segments that lend is anything lent: of captured ones, and of those of other writers or kinds, it is not.
+func TestALenderKnowsWhetherSegmentsLend(t *testing.T) {
+	t.Parallel()
+	mem := memblob.New()
+	events := sourcetest.Events(0, plan.Ranges{{First: 0, Next: 30}})
+	captured := sourcetest.Input(t, mem, "captured.parquet", events, true, parquetfile.WriterOptions{})
+	exported := sourcetest.Input(t, mem, "a.parquet", events, false, parquetfile.WriterOptions{})
+	for _, c := range []struct {
+		inputs []plan.Input
+		column record.Field
+		lends  bool
+	}{
+		{[]plan.Input{captured}, lentColumns[0], false},
+		{[]plan.Input{captured, exported}, lentColumns[0], true},
+		{[]plan.Input{exported}, record.Field{Name: "id", Kind: record.String, Nullable: true}, false},
+	} {
+		l := source.NewLender(mem, c.inputs, sourcetest.Schema(), record.Schema{c.column}, nil, source.Layout{Kafka: source.CapturedColumns})
+		if got, err := l.Lends(t.Context()); err != nil || got != c.lends {
+			t.Errorf("%d segments, %v: got %v, %v", len(c.inputs), c.column, got, err)
+		}
+	}
+}
+
 // A page that is damaged after the run was planned is named, whether its rows would be lent or read.
 func TestDamageToLentColumnsIsNamed(t *testing.T) {
 	t.Parallel()

@@ -444,13 +444,13 @@ func (l *lap) newFiles(name, label string, schema table.Schema) (*table.Files, e
 
 func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s/%d", l.shard.ID, seq) }
 
-// lend finds out which columns are taken from segments as they lie, and from where. A slice numbers places as the shard does that gathers it.
+// lend finds out which columns are taken from segments as they lie, and from where; none, where no segment lends, whose rows need not wait for what is lent. A slice numbers places as the shard does that gathers it.
 func (l *lap) lend(ctx context.Context, p *plan.Plan, c *transform.Config) error {
 	if src := p.Spec.Source.Segments; src.Value != nil || src.Tiered != nil {
 		return nil
 	}
-	columns := c.Columns // but for the place
-	if err := c.Lend(); err != nil || len(c.Lent) == 0 {
+	lending := *c
+	if err := lending.Lend(); err != nil || len(lending.Lent) == 0 {
 		return err
 	}
 	shape, err := c.Outputs[0].Transform.Shape()
@@ -459,7 +459,7 @@ func (l *lap) lend(ctx context.Context, p *plan.Plan, c *transform.Config) error
 	}
 	var taken record.Schema
 	for i, name := range shape.Same {
-		if f := shape.Rows[i]; name != "" && c.Lent.Index(name) < 0 {
+		if f := shape.Rows[i]; name != "" && lending.Lent.Index(name) < 0 {
 			f.Name = name
 			taken = append(taken, f)
 		}
@@ -476,7 +476,14 @@ func (l *lap) lend(ctx context.Context, p *plan.Plan, c *transform.Config) error
 	if err != nil {
 		return err
 	}
-	l.lender, l.same = source.NewLender(segments, inputs, columns, c.Lent, taken, layout), shape.Same
+	lender := source.NewLender(segments, inputs, c.Columns, lending.Lent, taken, layout)
+	lends, err := lender.Lends(ctx)
+	if err != nil {
+		return readError(err)
+	}
+	if lends {
+		*c, l.lender, l.same = lending, lender, shape.Same
+	}
 	return nil
 }
 
