@@ -182,7 +182,7 @@ func (r *mapRunner[E, R]) look(b *record.Batch) {
 	r.strict = r.strict[:0]
 	placed := len(r.lent) > 0 && b.Columns[len(b.Columns)-1].Nulls == nil
 	for i := range r.same {
-		if s := &r.same[i]; !r.row.fields[s.row].ptr && b.Columns[s.event].Nulls != nil && !(placed && s.unseen) {
+		if s := &r.same[i]; !r.row.fields[s.row].ptr && b.Columns[s.event].Nulls != nil && (!placed || !s.unseen) {
 			r.strict = append(r.strict, s)
 		}
 	}
