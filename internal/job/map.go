@@ -292,7 +292,7 @@ func (r *mapRunner[E, R]) Drain(slot int, yield func(*record.Batch) error) error
 }
 
 // Flow implements [Flowing].
-func (r *mapRunner[E, R]) Flow(least int, may func(slot int) bool, yield func(slot int, b *record.Batch) error) error {
+func (r *mapRunner[E, R]) Flow(least int, may func() bool, yield func(slot int, b *record.Batch) error) error {
 	if r.row.keys > 0 || len(r.lent) > 0 || r.drained {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (r *mapRunner[E, R]) Flow(least int, may func(slot int) bool, yield func(sl
 		if l.flows {
 			need = min(need, listRows)
 		}
-		if l.rows() < need || !l.flows && !may(slot) {
+		if l.rows() < need || !l.flows && !may() {
 			continue
 		}
 		r.spell(l)

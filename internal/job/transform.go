@@ -93,9 +93,9 @@ type Runner interface {
 // Flowing is a [Runner] whose rows can leave before the end, in the order in which they came, if no key orders them: those of maps.
 type Flowing interface {
 	Runner
-	// Flow yields the rows of slots that have least or more, if they may begin, and forgets them; once a slot did, it takes fewer. Batches are valid during the call. It is to be
-	// called before [Runner.Size] is. Where rows have keys, or lack columns that are lent, it yields nothing.
-	Flow(least int, may func(slot int) bool, yield func(slot int, b *record.Batch) error) error
+	// Flow yields the rows of slots that have least or more, if another slot may begin, and forgets them; once a slot did, it takes fewer. Batches are valid
+	// during the call. It is to be called before [Runner.Size] is. Where rows have keys, or lack columns that are lent, it yields nothing.
+	Flow(least int, may func() bool, yield func(slot int, b *record.Batch) error) error
 }
 
 // Outcome counts what became of events: each row given to [Runner.Add] is counted once, here or as a Failure or Left.

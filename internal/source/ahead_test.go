@@ -28,7 +28,8 @@ func (f far) Get(ctx context.Context, key string, opts blob.GetOptions) (*blob.O
 	}
 }
 
-// farLog is a log of two topic partitions, of n segments with two row groups of 50 rows each, on a far store.
+// farLog is a log of two topic partitions, of n segments with two row groups of 50 rows each, on a far store. It is made outside of bubbles: they cannot have
+// the compressors that all files share.
 func farLog(t *testing.T, n int64) (stores source.Stores, inputs []plan.Input, count *blob.Counted) {
 	mem := memblob.New()
 	for p := range int32(2) {
@@ -43,8 +44,8 @@ func farLog(t *testing.T, n int64) (stores source.Stores, inputs []plan.Input, c
 
 // Whoever takes 5 ms for 50 rows does not wait for requests of 30 ms, but for the first.
 func TestLatencyIsHidden(t *testing.T) {
+	stores, inputs, count := farLog(t, 20)
 	synctest.Test(t, func(t *testing.T) {
-		stores, inputs, count := farLog(t, 20)
 		r := open(t, stores, inputs...)
 		start, rows := time.Now(), 0
 		for {
@@ -77,8 +78,8 @@ func TestLatencyIsHidden(t *testing.T) {
 // A reader that is closed or cancelled in the middle leaves nothing running: the bubble would not end.
 func TestReadingAheadEndsWithTheReader(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
+		stores, inputs, _ := farLog(t, 20)
 		synctest.Test(t, func(t *testing.T) {
-			stores, inputs, _ := farLog(t, 20)
 			ctx, cancel := context.WithCancel(t.Context())
 			r, err := source.Open(ctx, stores, inputs, sourcetest.Schema(), source.Layout{Kafka: source.CapturedColumns})
 			if err != nil {
@@ -103,8 +104,8 @@ func TestReadingAheadEndsWithTheReader(t *testing.T) {
 
 // A segment that was replaced after its footer was read is found where its rows are.
 func TestReadingAheadKeepsErrorsToTheirPlace(t *testing.T) {
+	stores, inputs, count := farLog(t, 3)
 	synctest.Test(t, func(t *testing.T) {
-		stores, inputs, count := farLog(t, 3)
 		r := open(t, stores, inputs...)
 		rows := 0
 		for {

@@ -43,7 +43,7 @@ func (e *engine) passEarly(out *output) error {
 	if !ok || e.c.Early == nil || out.spilled() {
 		return nil
 	}
-	may := func(int) bool { return e.share == 0 || int64(len(out.early)+1)*e.c.Early.Bytes <= e.share/2 }
+	may := func() bool { return e.share == 0 || int64(len(out.early)+1)*e.c.Early.Bytes <= e.share/2 }
 	return runner.Flow(e.c.Early.Rows, may, func(slot int, b *record.Batch) error {
 		if out.early == nil {
 			out.early = map[int]bool{}
