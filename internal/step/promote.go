@@ -38,7 +38,7 @@ func (e *Env) PromoteRun(ctx context.Context, run, by, why string, again bool) (
 		return serve.Result{}, err
 	}
 	if d != nil && d.Kind == serve.KindAbort { // before what is missing: that cannot be made good any more
-		return serve.Result{}, swapError(fmt.Errorf("promote run %s: %w", run, &serve.DecidedError{Decision: *d}))
+		return serve.Result{}, swapError(fmt.Errorf("promote: %w", &serve.DecidedError{Decision: *d}))
 	}
 	verdict, candidate, err := e.validated(ctx, run)
 	if err != nil {

@@ -444,7 +444,8 @@ func (l *lap) newFiles(name, label string, schema table.Schema) (*table.Files, e
 
 func (l *lap) checkpointKey(seq int) string { return fmt.Sprintf("checkpoints/%s/%d", l.shard.ID, seq) }
 
-// lend finds out which columns are taken from segments as they lie, and from where; none, where no segment lends, whose rows need not wait for what is lent. A slice numbers places as the shard does that gathers it.
+// lend finds out which columns are taken from segments as they lie, and from where; none, where no segment lends, whose rows need not wait for what is lent.
+// A slice numbers places as the shard does that gathers it.
 func (l *lap) lend(ctx context.Context, p *plan.Plan, c *transform.Config) error {
 	if src := p.Spec.Source.Segments; src.Value != nil || src.Tiered != nil {
 		return nil

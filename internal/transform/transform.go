@@ -82,8 +82,8 @@ type Config struct {
 	// Time and ID are the columns that date and identify an event. Without ID nothing is deduped.
 	Time, ID string
 
-	// Lent are the columns of events that only pass through, as the table has them. Where there are any, the last of Columns is [source.PlaceColumn], and a row that has a place may lack them; rows
-	// that the sink is given have their place as one more column, the last.
+	// Lent are the columns of events that only pass through, as the table has them. Where there are any, the last of Columns is [source.PlaceColumn], and a row
+	// that has a place may lack them; rows that the sink is given have their place as one more column, the last.
 	Lent record.Schema
 
 	// Lateness and Ahead are what the job declares: an event's time lies in [record time - Lateness, record time + Ahead].
