@@ -220,7 +220,9 @@ func TestConcurrencyIsObeyedWithinSeconds(t *testing.T) {
 		return run != ""
 	})
 	atWork := func() int { return int(computing.Load()) } // workers that only ask whether they may go on are not
+	var asked time.Time
 	ask := func(verb string, flags ...string) {
+		asked = time.Now()
 		hindcastWith(t, list, append([]string{verb, run, "--workspace", ws}, flags...)...).ok(t)
 	}
 	most := func(during time.Duration) (n int) {
@@ -231,18 +233,22 @@ func TestConcurrencyIsObeyedWithinSeconds(t *testing.T) {
 	}
 	soon(t, "16 shards are computed at once", func() bool { return atWork() == 16 })
 	ask("throttle", "--concurrency", "2")
-	soon(t, "2 shards are", func() bool { return atWork() <= 2 })
+	// Shards that began together end together, and for a moment none is computed.
+	soon(t, "2 shards are", func() bool { return most(700*time.Millisecond) <= 2 })
+	t.Logf("two at once within %v", time.Since(asked)-700*time.Millisecond)
 	if n := most(time.Second); n != 2 {
 		t.Errorf("where two at once were asked for, there were %d", n)
 	}
 	ask("pause")
-	soon(t, "none are", func() bool { return atWork() == 0 })
+	soon(t, "none are", func() bool { return most(700*time.Millisecond) == 0 })
+	t.Logf("paused within %v", time.Since(asked)-700*time.Millisecond)
 	if n := most(time.Second); n != 0 {
 		t.Errorf("of a paused run %d shards were computed at once", n)
 	}
 	ask("throttle", "--concurrency", "16")
 	ask("resume")
 	soon(t, "16 are again", func() bool { return atWork() == 16 })
+	t.Logf("resumed within %v", time.Since(asked))
 	r := <-ended
 	if s := hindcastWith(t, list, "status", run, "--json", "--workspace", ws).ok(t).status(t); r.code != 0 || s.Shards != 300 || s.Done != 300 || len(s.Asked) != 4 {
 		t.Errorf("exit code %d; %d of %d shards are done; it was asked %+v; stderr:\n%s", r.code, s.Done, s.Shards, s.Asked, r.err)
