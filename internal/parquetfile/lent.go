@@ -252,15 +252,15 @@ func (l *Lent) Read(names []string, rows []int64) ([]record.Column, error) {
 			to.Kind = c.Kind
 			return l.decode(c, chunk, &codecs, true, func(page int, values *record.Column) error {
 				p := &chunk.pages[page]
-				for at := range len(p.rows) + int(p.header.Values) {
-					if p.rows == nil && at >= int(p.header.Values) || p.rows != nil && at >= len(p.rows) {
-						break
-					}
-					row := at
-					if p.rows != nil {
-						row = p.rows[at]
-					}
-					appendValue(to, n, values, row)
+				for _, row := range p.rows {
+					to.Append(n, values, row)
+					n++
+				}
+				if p.rows != nil {
+					return nil
+				}
+				for row := range int(p.header.Values) {
+					to.Append(n, values, row)
 					n++
 				}
 				return nil
@@ -271,29 +271,6 @@ func (l *Lent) Read(names []string, rows []int64) ([]record.Column, error) {
 		}
 	}
 	return out, nil
-}
-
-// appendValue adds a row of a column to another as row n. Strings become plain.
-func appendValue(to *record.Column, n int, from *record.Column, row int) {
-	null := from.Nulls.Get(row)
-	if null {
-		for len(to.Nulls)*64 <= n {
-			to.Nulls = append(to.Nulls, 0)
-		}
-		to.Nulls.Set(n)
-	} else if to.Nulls != nil && len(to.Nulls)*64 <= n {
-		to.Nulls = append(to.Nulls, 0)
-	}
-	switch {
-	case from.Kind == record.Float64:
-		to.Float64s = append(to.Float64s, from.Float64s[row])
-	case from.Kind != record.String:
-		to.Int64s = append(to.Int64s, from.Int64s[row])
-	case null:
-		to.Strings.Append(nil)
-	default:
-		to.Strings.Append(from.Strings.At(row))
-	}
 }
 
 // lend makes the chunk of rows of a lent one. Pages all of whose rows are among them are copied, with the dictionary, compressed as they are, once they match

@@ -112,9 +112,9 @@ func take(t *testing.T, schema record.Schema, b *record.Batch, f *File, rows [][
 			for i, c := range schema {
 				part.Columns[i].Kind = c.Kind
 				for at, row := range rows[:n] {
-					appendValue(&want.Columns[i], want.Len+at, &b.Columns[i], int(base+row))
+					want.Columns[i].Append(want.Len+at, &b.Columns[i], int(base+row))
 					if i%4 == 0 {
-						appendValue(&part.Columns[i], at, &b.Columns[i], int(base+row))
+						part.Columns[i].Append(at, &b.Columns[i], int(base+row))
 					}
 				}
 				if i%4 != 0 {
@@ -216,8 +216,8 @@ func TestColumnsAreTakenAsTheyLie(t *testing.T) {
 		for i := range read {
 			for n, row := range chosen[0] {
 				got, from := record.Column{Kind: schema[i].Kind}, record.Column{Kind: schema[i].Kind}
-				appendValue(&got, 0, &read[i], n)
-				appendValue(&from, 0, &b.Columns[i], int(row))
+				got.Append(0, &read[i], n)
+				from.Append(0, &b.Columns[i], int(row))
 				if fmt.Sprint(got) != fmt.Sprint(from) {
 					t.Fatalf("seed %d, column %q, row %d: %v is not %v", seed, names[i], row, got, from)
 				}

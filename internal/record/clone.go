@@ -16,3 +16,38 @@ func (b *Batch) Clone() *Batch {
 	}
 	return c
 }
+
+// Slice returns rows [from, to) of b, whose memory they share, but for nulls that are not all rows'.
+func (b *Batch) Slice(from, to int) *Batch {
+	if from == 0 && to == b.Len {
+		return b
+	}
+	out := &Batch{Len: to - from, Columns: make([]Column, len(b.Columns))}
+	if b.Offsets != nil {
+		out.Offsets = b.Offsets[from:to]
+	}
+	if b.RecordTimes != nil {
+		out.RecordTimes = b.RecordTimes[from:to]
+	}
+	if l := b.Lent; l != nil {
+		out.Lent = &Lent{From: l.From, Names: l.Names, Rows: l.Rows[from:to]}
+	}
+	for i := range b.Columns {
+		in, c := &b.Columns[i], &out.Columns[i]
+		if c.Kind = in.Kind; in.Nulls != nil {
+			c.Nulls = in.Nulls.Shift(nil, from, out.Len)
+		}
+		switch {
+		case in.Kind == Float64:
+			c.Float64s = in.Float64s[from:to]
+		case in.Kind != String:
+			c.Int64s = in.Int64s[from:to]
+		case in.Strings.Codes != nil:
+			c.Strings = in.Strings
+			c.Strings.Codes = in.Strings.Codes[from:to]
+		default:
+			c.Strings.Offsets, c.Strings.Data = in.Strings.Offsets[from:to+1], in.Strings.Data
+		}
+	}
+	return out
+}

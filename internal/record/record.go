@@ -78,6 +78,20 @@ func (b Bitmap) Get(i int) bool { return b != nil && b[i>>6]&(1<<(i&63)) != 0 }
 // Set sets bit i.
 func (b Bitmap) Set(i int) { b[i>>6] |= 1 << (i & 63) }
 
+// Shift copies bits [at, at+n) to the start of out's memory, or of more where that is short.
+func (b Bitmap) Shift(out Bitmap, at, n int) Bitmap {
+	words := (n + 63) / 64
+	out = slices.Grow(out[:0], words)[:words]
+	from, by := at>>6, at&63
+	for i := range out {
+		out[i] = b[from+i] >> by
+		if by > 0 && from+i+1 < len(b) {
+			out[i] |= b[from+i+1] << (64 - by)
+		}
+	}
+	return out
+}
+
 // Strings are byte strings, plain or by dictionary code.
 type Strings struct {
 	// Codes, where not nil, has one dictionary position a row; Offsets and Data then hold the dictionary.
@@ -119,6 +133,29 @@ type Column struct {
 	Int64s   []int64
 	Float64s []float64
 	Strings  Strings
+}
+
+// Append adds a row of another column of the kind as row n. Strings become plain; c's must be.
+func (c *Column) Append(n int, from *Column, row int) {
+	null := from.Nulls.Get(row)
+	if null || c.Nulls != nil {
+		for len(c.Nulls)*64 <= n {
+			c.Nulls = append(c.Nulls, 0)
+		}
+		if null {
+			c.Nulls.Set(n)
+		}
+	}
+	switch {
+	case from.Kind == Float64:
+		c.Float64s = append(c.Float64s, from.Float64s[row])
+	case from.Kind != String:
+		c.Int64s = append(c.Int64s, from.Int64s[row])
+	case null:
+		c.Strings.Append(nil)
+	default:
+		c.Strings.Append(from.Strings.At(row))
+	}
 }
 
 // Nulls returns a column of n rows that are null.

@@ -1,8 +1,6 @@
 package source
 
 import (
-	"slices"
-
 	"hindcast/internal/record"
 )
 
@@ -34,7 +32,7 @@ func (v *view) set(c *cursor, n int) {
 		in, out := &columns[i], &v.batch.Columns[i]
 		*out = record.Column{Kind: in.Kind}
 		if in.Nulls != nil {
-			v.nulls[i] = shift(v.nulls[i], in.Nulls, c.at, n)
+			v.nulls[i] = in.Nulls.Shift(v.nulls[i], c.at, n)
 			out.Nulls = v.nulls[i]
 		}
 		switch in.Kind {
@@ -64,20 +62,6 @@ func (v *view) nothing(n int) record.Column {
 	c := v.absent
 	c.Strings.Offsets = c.Strings.Offsets[:n+1]
 	return c
-}
-
-// shift copies bits [at, at+n) of in to the start of out's memory.
-func shift(out, in record.Bitmap, at, n int) record.Bitmap {
-	words := (n + 63) / 64
-	out = slices.Grow(out[:0], words)[:words]
-	from, by := at>>6, at&63
-	for i := range out {
-		out[i] = in[from+i] >> by
-		if by > 0 && from+i+1 < len(in) {
-			out[i] |= in[from+i+1] << (64 - by)
-		}
-	}
-	return out
 }
 
 // gather puts short runs of several cursors together, by copy.

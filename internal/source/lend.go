@@ -290,7 +290,7 @@ func (r *run) add(ctx context.Context, b *record.Batch) error {
 			}
 			r.last = places.Int64s[to]
 		}
-		part := slice(b, from, to)
+		part := b.Slice(from, to)
 		from = to
 		switch {
 		case group < 0:
@@ -419,34 +419,6 @@ func placesOf(b *record.Batch) []int64 {
 	out := make([]int64, b.Len)
 	for i, p := range b.Columns[len(b.Columns)-1].Int64s[:b.Len] {
 		out[i] = p & (1<<placeRows - 1)
-	}
-	return out
-}
-
-// slice is rows [from, to) of a batch.
-func slice(b *record.Batch, from, to int) *record.Batch {
-	if from == 0 && to == b.Len {
-		return b
-	}
-	out := &record.Batch{Len: to - from, Columns: make([]record.Column, len(b.Columns))}
-	for i := range b.Columns {
-		in := &b.Columns[i]
-		c := record.Column{Kind: in.Kind}
-		if in.Nulls != nil {
-			c.Nulls = shift(nil, in.Nulls, from, out.Len)
-		}
-		switch {
-		case in.Kind == record.Float64:
-			c.Float64s = in.Float64s[from:to]
-		case in.Kind != record.String:
-			c.Int64s = in.Int64s[from:to]
-		case in.Strings.Codes != nil:
-			c.Strings = in.Strings
-			c.Strings.Codes = in.Strings.Codes[from:to]
-		default:
-			c.Strings.Offsets, c.Strings.Data = in.Strings.Offsets[from:to+1], in.Strings.Data
-		}
-		out.Columns[i] = c
 	}
 	return out
 }

@@ -104,28 +104,7 @@ func newBatch(schema record.Schema) *record.Batch {
 // appendRow copies row i of src, which has the same columns.
 func appendRow(dst, src *record.Batch, i int) {
 	for c := range dst.Columns {
-		d, s := &dst.Columns[c], &src.Columns[c]
-		null := s.Nulls.Get(i)
-		if null || d.Nulls != nil {
-			for len(d.Nulls)*64 <= dst.Len {
-				d.Nulls = append(d.Nulls, 0)
-			}
-			if null {
-				d.Nulls.Set(dst.Len)
-			}
-		}
-		switch s.Kind {
-		case record.Float64:
-			d.Float64s = append(d.Float64s, s.Float64s[i])
-		case record.String:
-			if null {
-				d.Strings.Append(nil)
-			} else {
-				d.Strings.Append(s.Strings.At(i))
-			}
-		default:
-			d.Int64s = append(d.Int64s, s.Int64s[i])
-		}
+		dst.Columns[c].Append(dst.Len, &src.Columns[c], i)
 	}
 	dst.Len++
 }

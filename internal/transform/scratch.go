@@ -384,27 +384,13 @@ func sink(heap []*cursor, i, keys int) {
 	}
 }
 
-// appendRow adds a row of b, whose strings are plain, to out.
+// appendRow adds a row of b to out.
 func appendRow(out, b *record.Batch, row int) {
 	for len(out.Columns) < len(b.Columns) {
 		out.Columns = append(out.Columns, record.Column{Kind: b.Columns[len(out.Columns)].Kind})
 	}
 	for i := range b.Columns {
-		from, to := &b.Columns[i], &out.Columns[i]
-		for (from.Nulls != nil || to.Nulls != nil) && len(to.Nulls)*64 <= out.Len {
-			to.Nulls = append(to.Nulls, 0)
-		}
-		if from.Nulls.Get(row) {
-			to.Nulls.Set(out.Len)
-		}
-		switch from.Kind {
-		case record.String:
-			to.Strings.Append(from.Strings.At(row))
-		case record.Float64:
-			to.Float64s = append(to.Float64s, from.Float64s[row])
-		default:
-			to.Int64s = append(to.Int64s, from.Int64s[row])
-		}
+		out.Columns[i].Append(out.Len, &b.Columns[i], row)
 	}
 	out.Len++
 }

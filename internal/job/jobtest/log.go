@@ -334,33 +334,9 @@ func (r *reader) Next(context.Context) (int32, *record.Batch, error) {
 		}
 		from := r.row
 		r.row = min(from+n, d.batch.Len)
-		return in, slice(d.batch, from, r.row), nil
+		return in, d.batch.Slice(from, r.row), nil
 	}
 	return 0, nil, io.EOF
 }
 
 func (r *reader) Close() error { return nil }
-
-// slice returns rows from..to of a batch with plain strings.
-func slice(b *record.Batch, from, to int) *record.Batch {
-	out := &record.Batch{Len: to - from, Offsets: b.Offsets[from:to], Columns: make([]record.Column, len(b.Columns))}
-	for i := range b.Columns {
-		c, in := &out.Columns[i], &b.Columns[i]
-		c.Kind = in.Kind
-		switch in.Kind {
-		case record.String:
-			c.Strings = record.Strings{Offsets: in.Strings.Offsets[from : to+1], Data: in.Strings.Data}
-		case record.Float64:
-			c.Float64s = in.Float64s[from:to]
-		default:
-			c.Int64s = in.Int64s[from:to]
-		}
-		c.Nulls = record.NewBitmap(to - from)
-		for row := from; row < to; row++ {
-			if in.Nulls.Get(row) {
-				c.Nulls.Set(row - from)
-			}
-		}
-	}
-	return out
-}
