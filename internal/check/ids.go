@@ -154,18 +154,14 @@ type idGroup struct {
 }
 
 // read reads the streams to the group's end.
-func (g *idGroup) read(streams []*idStream, group int) error {
+func (g *idGroup) read(streams []*idStream, group int) (err error) {
 	g.ids, g.shards = g.ids[:0], g.shards[:0]
 	for n, in := range streams {
-		for {
-			id, ok, err := in.next(group)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			g.ids, g.shards = append(g.ids, id), append(g.shards, uint32(n))
+		if g.ids, err = in.appendTo(g.ids, group); err != nil {
+			return err
+		}
+		for len(g.shards) < len(g.ids) {
+			g.shards = append(g.shards, uint32(n))
 		}
 	}
 	return nil
@@ -230,24 +226,34 @@ type idStream struct {
 	r    *bufio.Reader
 }
 
-// next returns the next id of a group; ok is false at its end. Groups are asked for in order.
-func (s *idStream) next(group int) (id uint64, ok bool, err error) {
-	b, err := s.r.Peek(8)
-	switch {
-	case len(b) == 0 && errors.Is(err, io.EOF):
-		return 0, false, nil
-	case errors.Is(err, io.EOF):
-		return 0, false, fmt.Errorf("event ids of shard %s: %w", s.Shard, io.ErrUnexpectedEOF)
-	case err != nil:
-		return 0, false, fmt.Errorf("event ids of shard %s: %w", s.Shard, err)
+// appendTo appends the ids of a group. Groups are asked for in order.
+func (s *idStream) appendTo(ids []uint64, group int) ([]uint64, error) {
+	for {
+		b, err := s.r.Peek(8)
+		switch {
+		case len(b) == 0 && errors.Is(err, io.EOF):
+			return ids, nil
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("event ids of shard %s: %w", s.Shard, io.ErrUnexpectedEOF)
+		case err != nil:
+			return nil, fmt.Errorf("event ids of shard %s: %w", s.Shard, err)
+		}
+		b, _ = s.r.Peek(s.r.Buffered()) // it is there
+		n := 0
+		for ; n+8 <= len(b); n += 8 {
+			id := binary.LittleEndian.Uint64(b[n:])
+			of := transform.FingerprintGroup(id)
+			if of < group {
+				return nil, fmt.Errorf("event ids of shard %s: they are not sorted by group", s.Shard)
+			}
+			if of > group {
+				_, err := s.r.Discard(n)
+				return ids, err
+			}
+			ids = append(ids, id)
+		}
+		if _, err := s.r.Discard(n); err != nil {
+			return nil, err
+		}
 	}
-	id = binary.LittleEndian.Uint64(b)
-	switch of := transform.FingerprintGroup(id); {
-	case of > group:
-		return 0, false, nil
-	case of < group:
-		return 0, false, fmt.Errorf("event ids of shard %s: they are not sorted by group", s.Shard)
-	}
-	_, err = s.r.Discard(8)
-	return id, true, err
 }

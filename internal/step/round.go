@@ -2,10 +2,12 @@ package step
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"hindcast/internal/blob"
 )
@@ -76,6 +78,8 @@ func (e *Env) round(ctx context.Context, in roundIn) (roundOut, error) {
 	if out.Wide && (!in.Last.Wide || gather && !in.Last.Gather) {
 		out.Tolerate = tolerated
 	}
+	// The largest begin first: what runs last, while other workers have nothing left to do, is small.
+	slices.SortStableFunc(left, func(a, b string) int { return cmp.Compare(c.Rows[b], c.Rows[a]) })
 	var lines bytes.Buffer
 	for _, id := range left {
 		if err := json.NewEncoder(&lines).Encode(roundItem{id}); err != nil {

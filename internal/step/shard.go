@@ -24,8 +24,10 @@ type shardOut struct {
 type cut struct {
 	Shards []string `json:"shards"`
 	// Parts are those of the shards that are divided.
-	Parts   map[string][]string `json:"parts,omitempty"`
-	Skipped plan.Skipped        `json:"skipped"`
+	Parts map[string][]string `json:"parts,omitempty"`
+	// Rows is how many each shard and each part reads.
+	Rows    map[string]int64 `json:"rows"`
+	Skipped plan.Skipped     `json:"skipped"`
 }
 
 // putParallel is how many small objects are written at once.
@@ -54,14 +56,14 @@ func (e *Env) shard(ctx context.Context, in shardIn) (shardOut, error) {
 	for _, s := range shards {
 		schemes[s.Scheme]++
 	}
-	c := cut{Skipped: skipped, Parts: map[string][]string{}}
+	c := cut{Skipped: skipped, Parts: map[string][]string{}, Rows: map[string]int64{}}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(putParallel)
 	for _, s := range shards {
-		c.Shards = append(c.Shards, s.ID)
+		c.Shards, c.Rows[s.ID] = append(c.Shards, s.ID), s.Rows
 		alone := schemes[s.Scheme] == 1
 		for _, part := range s.Parts {
-			c.Parts[s.ID] = append(c.Parts[s.ID], part.ID)
+			c.Parts[s.ID], c.Rows[part.ID] = append(c.Parts[s.ID], part.ID), part.Rows
 			share := share{Shard: part, Alone: alone, Of: s.ID}
 			g.Go(func() error { return writeOnce(gctx, store, shardKey(part.ID), &share) })
 		}
