@@ -154,6 +154,32 @@ func TestARedriveJoinsNoOtherCode(t *testing.T) {
 	hindcastWith(t, list, "redrive", run, "--workspace", ws).ok(t)
 }
 
+// What runs last, while other workers have nothing left to do, is small: of days with 6, 12 and 6 visits and those of the day after, the second is first.
+func TestTheLargestShardsBeginFirst(t *testing.T) {
+	t.Parallel()
+	l := newSmallLog(t)
+	next := int64(0)
+	for day, n := range []int{6, 12, 6, 1} {
+		var recs []rec
+		for i := range n {
+			at := instant(t, "2024-05-01T00:00:00Z").AddDate(0, 0, day).Add(time.Duration(i) * time.Hour)
+			recs = append(recs, rec{ID: fmt.Sprintf("%d-%02d", day, i), At: at.Format(time.RFC3339), Shop: "x", Amount: 1})
+		}
+		l.segment(inOrder(0, next, recs...)...)
+		next += int64(n)
+	}
+	list := []job.Job{l.job(smallJob{Tables: map[string]string{"events": "day UTC"}})}
+	ws := filepath.Join(t.TempDir(), "ws")
+	run := runOf(t, hindcastWith(t, list, "run", "visits", "--from", "2024-05-01", "--to", "2024-05-04", "--shard-rows", "1", "--workspace", ws).ok(t))
+	rounds, err := filepath.Glob(filepath.Join(ws, "runs", run, "rounds", "*.jsonl"))
+	if err != nil || len(rounds) != 1 {
+		t.Fatalf("rounds: %v, %v", rounds, err)
+	}
+	if got, want := string(mustRead(t, rounds[0])), `{"shard":"00001"}{"shard":"00000"}{"shard":"00002"}`; strings.ReplaceAll(got, "\n", "") != want {
+		t.Errorf("the shards begin in the order\n%s", got)
+	}
+}
+
 // More failures than one in twenty have a cause in common: the others are not tried.
 func TestManyFailuresEndARun(t *testing.T) {
 	t.Parallel()
