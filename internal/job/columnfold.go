@@ -569,9 +569,12 @@ func (f ColumnFold[E, S]) finish(state *S, columns []stateColumn, groups int) er
 // appendRows adds what is drained of groups to b, a column at a time.
 func (r *columnRunner[E, S]) appendRows(b *record.Batch, order []sorted) error {
 	keys := b.Columns[:len(r.types.keys)]
-	for _, o := range order {
-		if err := appendKeyColumns(keys, r.keys.key(o.id)); err != nil {
-			return err
+	for some := range slices.Chunk(order, touchRows) {
+		r.keys.touchKeys(some)
+		for _, o := range some {
+			if err := appendKeyColumns(keys, r.keys.key(o.id)); err != nil {
+				return err
+			}
 		}
 	}
 	name := func(n int) []byte { return r.keys.key(order[n].id) }

@@ -80,3 +80,22 @@ func detachBytes(p *[]byte, held func(unsafe.Pointer) bool) {
 		*p = bytes.Clone(*p)
 	}
 }
+
+// texts has copies of strings, many to a block of memory: each by itself would be one more thing for the collector to find.
+type texts struct{ free []byte }
+
+const textBlock = 32 << 10
+
+// detach is [detachString] for strings that live as long as others do.
+func (t *texts) detach(p *string, held func(unsafe.Pointer) bool) {
+	n := len(*p)
+	if n == 0 || n > textBlock/64 || !held(unsafe.Pointer(unsafe.StringData(*p))) {
+		detachString(p, held)
+		return
+	}
+	if n > len(t.free) {
+		t.free = make([]byte, textBlock)
+	}
+	copy(t.free, *p)
+	*p, t.free = unsafe.String(unsafe.SliceData(t.free), n), t.free[n:]
+}

@@ -112,6 +112,7 @@ type foldRunner[E, S any] struct {
 	sealed  bool
 	before  S
 	scratch []byte
+	texts   texts // of keys
 	applied int64
 	hidden  hidden
 	order   []sorted // of drained states, once draining began
@@ -263,7 +264,11 @@ func (r *foldRunner[E, S]) insert(b block[E], n int) (uint32, error) {
 	}
 	for k := range r.row.keys {
 		f := &r.row.fields[k]
-		f.detach(unsafe.Add(unsafe.Pointer(fresh), f.offset), r.in.holds)
+		if at := unsafe.Add(unsafe.Pointer(fresh), f.offset); f.typ == goString {
+			r.texts.detach((*string)(at), r.in.holds)
+		} else {
+			f.detach(at, r.in.holds)
+		}
 	}
 	id := r.states.insert(r.found.hashes[n], slot, r.found.key(n), *fresh)
 	if cell := r.found.cells[n]; cell != nil {
@@ -292,9 +297,13 @@ func (r *foldRunner[E, S]) Drain(slot int, yield func(*record.Batch) error) erro
 	if r.partial {
 		b, add = partialBatch(r.row.fields[:r.row.keys]), r.fold.addPartial
 	}
-	for _, o := range ofSlot(r.order, int32(slot)) {
-		state := r.states.at(o.id)
-		if err := add(b, &r.row, state, r.states.key(o.id)); err != nil {
+	for n, order := 0, ofSlot(r.order, int32(slot)); n < len(order); n++ {
+		if n%touchRows == 0 {
+			r.states.touchSorted(order[n:min(n+touchRows, len(order))], r.row.keyText())
+		}
+		id := order[n].id
+		state := r.states.at(id)
+		if err := add(b, &r.row, state, r.states.key(id)); err != nil {
 			return err
 		}
 		*state = *new(S) // frees what it points to
@@ -330,6 +339,9 @@ func (f Fold[E, S]) addRow(b *record.Batch, row *rowType, state *S, key []byte) 
 
 // sameKey asks that the row at p still has a key.
 func (t *rowType) sameKey(p unsafe.Pointer, key []byte) error {
+	if text := t.keyText(); text != nil && *(*string)(unsafe.Add(p, text.offset)) == string(key) {
+		return nil
+	}
 	var err error
 	if t.key, err = t.appendKey(t.key[:0], p); err == nil && !bytes.Equal(t.key, key) {
 		err = fmt.Errorf("a key column of %s was changed by Apply or Finish, or by Merge: only Key may set it", t.name)

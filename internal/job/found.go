@@ -173,3 +173,21 @@ func (s *states[S]) touchStates(ids []uint32) {
 	}
 	s.sum += sum
 }
+
+// touchSorted does so for what is drained of keys: their bytes, their states, and the text of a field of these, if there is one.
+func (s *states[S]) touchSorted(order []sorted, text *field) {
+	s.touchKeys(order)
+	size, sum := unsafe.Sizeof(*new(S)), uint64(0)
+	for _, o := range order {
+		p := unsafe.Pointer(s.at(o.id))
+		sum += uint64(*(*byte)(p)) + uint64(*(*byte)(unsafe.Add(p, size-1)))
+	}
+	if text != nil {
+		for _, o := range order {
+			if v := *(*string)(unsafe.Add(unsafe.Pointer(s.at(o.id)), text.offset)); v != "" {
+				sum += uint64(v[0])
+			}
+		}
+	}
+	s.sum += sum
+}

@@ -18,6 +18,9 @@ import (
 // outRows is the number of rows in a batch that a transform yields.
 const outRows = 4096
 
+// touchRows is how many rows' keys and states are brought into the cache at a time: what they take of it should stay in the fastest.
+const touchRows = 128
+
 // rowType knows the columns of a row struct.
 type rowType struct {
 	name   string
@@ -32,6 +35,14 @@ func rowTypeOf(t reflect.Type, tags tags) (rowType, error) {
 		err = fmt.Errorf("%s has no column: tag its fields, as `row:\"country,key\"`", typeName(t))
 	}
 	return rowType{name: typeName(t), fields: fields, keys: keyCount(fields)}, err
+}
+
+// keyText is the field of the key that is a string, if the key is one field.
+func (t *rowType) keyText() *field {
+	if t.keys == 1 && t.fields[0].typ == goString {
+		return &t.fields[0]
+	}
+	return nil
 }
 
 // appendTo adds the row at p to b, whose columns are those of the row. Columns that pass through are left to the caller.

@@ -169,29 +169,102 @@ type sorted struct {
 // sorted returns all keys by slot, then key. It is never nil.
 func (s *keys) sorted() []sorted {
 	out := make([]sorted, len(s.entries))
-	same := 0
+	same, slots := 0, int32(0)
 	if len(s.entries) > 0 {
 		first := s.key(0)
 		same = len(first)
 		for id := range s.entries {
 			same = common(first[:same], s.key(uint32(id)))
+			slots = max(slots, s.entries[id].slot+1)
 		}
+	}
+	next := make([]int, slots+1)
+	for id := range s.entries {
+		next[s.entries[id].slot+1]++
+	}
+	for slot := range slots {
+		next[slot+1] += next[slot]
 	}
 	for id := range s.entries {
 		var part [8]byte
 		copy(part[:], s.key(uint32(id))[same:])
-		out[id] = sorted{binary.BigEndian.Uint64(part[:]), s.entries[id].slot, uint32(id)}
+		slot := s.entries[id].slot
+		out[next[slot]] = sorted{binary.BigEndian.Uint64(part[:]), slot, uint32(id)}
+		next[slot]++
 	}
-	slices.SortFunc(out, func(a, b sorted) int {
-		switch {
-		case a.slot != b.slot:
-			return cmp.Compare(a.slot, b.slot)
-		case a.prefix != b.prefix:
+	from := 0
+	for _, to := range next[:slots] {
+		s.sort(out[from:to], 64)
+		from = to
+	}
+	return out
+}
+
+// few is how many keys are sorted by comparing them.
+const few = 32
+
+// sort sorts keys of a slot whose prefixes are the same but for their lowest bits.
+func (s *keys) sort(some []sorted, bits int) {
+	if len(some) > few && bits > 0 {
+		s.divide(some, bits)
+		return
+	}
+	slices.SortFunc(some, func(a, b sorted) int {
+		if a.prefix != b.prefix {
 			return cmp.Compare(a.prefix, b.prefix)
 		}
 		return bytes.Compare(s.key(a.id), s.key(b.id))
 	})
-	return out
+}
+
+// divide is sort, by the highest byte that differs: in place, each key goes to where those with its byte are.
+func (s *keys) divide(some []sorted, bits int) {
+	shift := bits - 8
+	var next, ends [256]int
+	for i := range some {
+		next[uint8(some[i].prefix>>shift)]++
+	}
+	if next[uint8(some[0].prefix>>shift)] == len(some) {
+		s.sort(some, shift)
+		return
+	}
+	end := 0
+	for digit, n := range next {
+		next[digit] = end
+		end += n
+		ends[digit] = end
+	}
+	for digit := range next {
+		for at := next[digit]; at < ends[digit]; at++ {
+			k := some[at]
+			for to := uint8(k.prefix >> shift); int(to) != digit; to = uint8(k.prefix >> shift) {
+				some[next[to]], k = k, some[next[to]]
+				next[to]++
+			}
+			some[at] = k
+		}
+	}
+	from := 0
+	for _, to := range ends {
+		if to-from > 1 {
+			s.sort(some[from:to], shift)
+		}
+		from = to
+	}
+}
+
+// touchKeys brings keys into the cache; see touch.
+func (s *keys) touchKeys(order []sorted) {
+	sum := uint64(0)
+	for _, o := range order {
+		sum += uint64(s.entries[o.id].keyLen)
+	}
+	for _, o := range order {
+		if e := &s.entries[o.id]; e.keyLen > 0 {
+			sum += uint64(s.text[e.key])
+		}
+	}
+	s.sum += sum
 }
 
 // common is how many bytes a and b have in common at their beginnings.
