@@ -18,15 +18,14 @@ const partBits = 24
 
 // contents computes those of rows, a column at a time.
 type contents struct {
-	hashes []uint64 // of the column at hand
 	all    []uint64
 	parts  []uint64
+	hashes []uint64           // of the column at hand
 	dicts  []hashedDictionary // by column
 }
 
 // of returns the contents of the listed rows, valid until the next call; skip is a column that is left out.
 func (c *contents) of(b *record.Batch, columns int, skip int, rows []int32) []uint64 {
-	c.hashes = slices.Grow(c.hashes[:0], len(rows))[:len(rows)]
 	c.all = slices.Grow(c.all[:0], len(rows))[:len(rows)]
 	c.parts = slices.Grow(c.parts[:0], len(rows))[:len(rows)]
 	clear(c.all)
@@ -35,15 +34,8 @@ func (c *contents) of(b *record.Batch, columns int, skip int, rows []int32) []ui
 		c.dicts = append(c.dicts, hashedDictionary{})
 	}
 	for i := range columns {
-		if i == skip {
-			continue
-		}
-		c.hash(&b.Columns[i], &c.dicts[i], rows)
-		s, all, parts := newShare(i, columns), c.all, c.parts[:len(c.all)]
-		for n, h := range c.hashes[:len(all)] {
-			hi, lo := bits.Mul64(all[n]^h^0x9E3779B97F4A7C15, 0xE7037ED1A0B428DB)
-			all[n] = hi ^ lo + h
-			parts[n] ^= (h & s.mask) << (s.shift & 63)
+		if i != skip {
+			c.add(&b.Columns[i], &c.dicts[i], rows, newShare(i, columns))
 		}
 	}
 	for n, parts := range c.parts {
@@ -52,22 +44,29 @@ func (c *contents) of(b *record.Batch, columns int, skip int, rows []int32) []ui
 	return c.all
 }
 
-// hash puts those of a column's values into c.hashes.
+// add adds a column's values to the contents of rows.
+func (c *contents) add(col *record.Column, d *hashedDictionary, rows []int32, s share) {
+	all, parts := c.all[:len(rows)], c.parts[:len(rows)]
+	if col.Kind == record.Float64 || col.Kind == record.String || col.Nulls != nil {
+		c.hash(col, d, rows)
+		for n, h := range c.hashes[:len(rows)] {
+			all[n], parts[n] = s.mix(all[n], parts[n], h)
+		}
+		return
+	}
+	values := col.Int64s
+	for n, row := range rows {
+		all[n], parts[n] = s.mix(all[n], parts[n], scramble(uint64(values[row])))
+	}
+}
+
+// hash puts the hashes of a column's values into c.hashes.
 func (c *contents) hash(col *record.Column, d *hashedDictionary, rows []int32) {
-	hashes := c.hashes[:len(rows)]
+	c.hashes = slices.Grow(c.hashes[:0], len(rows))[:len(rows)]
+	hashes := c.hashes
 	switch {
 	case col.Kind == record.String && col.Strings.Codes != nil:
-		d.of(&col.Strings)
-		codes := col.Strings.Codes
-		for n, row := range rows {
-			code := codes[row]
-			h := d.hashes[code]
-			if h == 0 {
-				h = xxh3.Hash(col.Strings.At(int(row)))
-				d.hashes[code] = h
-			}
-			hashes[n] = h
-		}
+		d.look(&col.Strings, rows, hashes)
 	case col.Kind == record.String:
 		for n, row := range rows {
 			hashes[n] = xxh3.Hash(col.Strings.At(int(row)))
@@ -88,7 +87,7 @@ func (c *contents) hash(col *record.Column, d *hashedDictionary, rows []int32) {
 	}
 	for n, row := range rows {
 		if col.Nulls.Get(int(row)) {
-			c.hashes[n] = nullHash
+			hashes[n] = nullHash
 		}
 	}
 }
@@ -96,8 +95,30 @@ func (c *contents) hash(col *record.Column, d *hashedDictionary, rows []int32) {
 // hashedDictionary has the hashes of a dictionary's entries, 0 where one was not asked for yet. It is kept for as long as batches come
 // with the same dictionary: a row group has one, and many batches.
 type hashedDictionary struct {
-	number uint64
-	hashes []uint64
+	number  uint64
+	hashes  []uint64
+	unknown []int32
+}
+
+// look puts the hashes of rows into hashes. First come those that are known, in a loop whose loads need not wait for each other.
+func (d *hashedDictionary) look(s *record.Strings, rows []int32, hashes []uint64) {
+	d.of(s)
+	d.unknown = slices.Grow(d.unknown[:0], len(rows))[:len(rows)]
+	known, codes, unknown, missing := d.hashes, s.Codes, d.unknown, 0
+	for n, row := range rows {
+		h := known[codes[row]]
+		hashes[n], unknown[missing] = h, int32(n) //nolint:gosec // a batch is small
+		if h == 0 {
+			missing++
+		}
+	}
+	for _, n := range unknown[:missing] {
+		code := codes[rows[n]]
+		if known[code] == 0 {
+			known[code] = xxh3.Hash(s.Data[s.Offsets[code]:s.Offsets[code+1]])
+		}
+		hashes[n] = known[code]
+	}
 }
 
 func (d *hashedDictionary) of(s *record.Strings) {
@@ -118,6 +139,12 @@ type share struct {
 func newShare(column, columns int) share {
 	width := min(max(partBits/columns, 1), 12)
 	return share{shift: column * width % partBits, mask: 1<<width - 1}
+}
+
+// mix adds the hash of a column's value to what a content is made of.
+func (s share) mix(all, parts, h uint64) (uint64, uint64) {
+	hi, lo := bits.Mul64(all^h^0x9E3779B97F4A7C15, 0xE7037ED1A0B428DB)
+	return hi ^ lo + h, parts ^ (h&s.mask)<<(s.shift&63)
 }
 
 const nullHash = 0xA0761D6478BD642F

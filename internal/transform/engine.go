@@ -47,7 +47,7 @@ type engine struct {
 	idBuf       []byte
 	slotColumn  record.Column
 	undecided   []int32 // of rows, by their places
-	touched     uint32  // means nothing; it is what [idSet.touch] is read for
+	repeats     []repeat
 }
 
 // place is how far a shard has come, beside the cursor.
@@ -472,41 +472,47 @@ func (e *engine) tellDead() {
 	e.buried = e.buried[:0]
 }
 
-// touchIDs is how many ids are brought into the cache at a time: what they take of it should stay in the fastest.
-const touchIDs = 128
-
 // dedupe keeps of e.rows those whose id is new.
 func (e *engine) dedupe(run *run, b *record.Batch) error {
 	contents := e.contents.of(b, len(e.c.Columns), e.id, e.rows)
 	ids := &b.Columns[e.id]
 	e.ids.of(ids, e.rows)
 	kept := 0
-	e.undecided = e.undecided[:0]
-	for n, row := range e.rows {
-		if n%touchIDs == 0 {
-			e.touched += e.seen.sets[e.ids.kind].touch(e.ids.hashes[n:min(n+touchIDs, len(e.rows))])
+	keep := func(from, to int) {
+		if e.c.Slots != nil {
+			copy(e.slots[kept:], e.slots[from:to])
 		}
-		at := Position{run.partition, b.Offsets[row]}
-		if e.ids.kinds[n] == idNone {
-			e.bury(run, at.Offset, fmt.Sprintf("column %s is null or empty: the event has no id", e.c.ID))
+		kept += copy(e.rows[kept:], e.rows[from:to])
+	}
+	e.undecided = e.undecided[:0]
+	for from := 0; from < len(e.rows); from += touchIDs {
+		to := min(from+touchIDs, len(e.rows))
+		if repeats, ok := e.meetAll(run, b.Offsets, contents, from, to); ok {
+			set, next := &e.seen.sets[e.ids.kind], from
+			for _, r := range repeats {
+				n := from + int(r.n)
+				keep(next, n)
+				next = n + 1
+				e.repeat(run, b, n, firstSeen{set.position(int(r.id)), set.content(int(r.id))})
+			}
+			keep(next, to)
 			continue
 		}
-		c := content(contents[n])
-		before, fresh, ok := e.seen.meet(&e.ids, n, ids, row, at, c, e.full)
-		switch {
-		case !ok:
-			e.undecided = append(e.undecided, int32(n))
-		case fresh:
-			e.rows[kept] = row
-			if e.c.Slots != nil {
-				e.slots[kept] = e.slots[n]
+		for n := from; n < to; n++ {
+			at := Position{run.partition, b.Offsets[e.rows[n]]}
+			if e.ids.kinds[n] == idNone {
+				e.bury(run, at.Offset, fmt.Sprintf("column %s is null or empty: the event has no id", e.c.ID))
+				continue
 			}
-			kept++
-		case before.content == c:
-			run.all(func(c *Count) { c.Duplicate++ })
-		default:
-			run.all(func(c *Count) { c.Conflict++ })
-			e.conflict(idText(ids, row), before, at, c)
+			before, fresh, ok := e.seen.meet(&e.ids, n, ids, e.rows[n], at, content(contents[n]), e.full)
+			switch {
+			case !ok:
+				e.undecided = append(e.undecided, int32(n))
+			case fresh:
+				keep(n, n+1)
+			default:
+				e.repeat(run, b, n, before)
+			}
 		}
 	}
 	if len(e.undecided) > 0 {
@@ -517,6 +523,27 @@ func (e *engine) dedupe(run *run, b *record.Batch) error {
 	e.rows = e.rows[:kept]
 	e.slots = e.slots[:min(kept, len(e.slots))]
 	return nil
+}
+
+// meetAll adds the ids of e.rows[from:to], where these are of one kind and find room, and returns those that were there before. Else it is not ok.
+func (e *engine) meetAll(run *run, offsets []int64, contents []uint64, from, to int) (repeats []repeat, ok bool) {
+	kind := e.ids.kind
+	if e.full || kind == idNone || kind == idLong {
+		return nil, false
+	}
+	e.repeats, ok = e.seen.sets[kind].addAll(e.ids.keys[from:to], e.ids.hashes[from:to], contents[from:to], run.partition, offsets, e.rows[from:to], e.repeats[:0])
+	return e.repeats, ok
+}
+
+// repeat counts the nth of e.rows, whose id came before.
+func (e *engine) repeat(run *run, b *record.Batch, n int, before firstSeen) {
+	row, c := e.rows[n], content(e.contents.all[n])
+	if before.content == c {
+		run.all(func(c *Count) { c.Duplicate++ })
+		return
+	}
+	run.all(func(c *Count) { c.Conflict++ })
+	e.conflict(idText(&b.Columns[e.id], row), before, Position{run.partition, b.Offsets[row]}, c)
 }
 
 // idOf returns the bytes of an id, none if it is null.

@@ -17,7 +17,7 @@ import (
 )
 
 // seen remembers the ids of events, exactly, with what tells whether a repeat has the same contents. An id takes 28 bytes and those
-// of its place in an index, 5 to 11; one that is longer than 16 bytes, and no UUID, takes its own length as well.
+// of its place in an index, 5 to 10; one that is longer than 16 bytes, and no UUID, takes its own length as well.
 type seen struct {
 	sets [kinds]idSet
 }
@@ -127,7 +127,8 @@ type idSet struct {
 	chunks []*idChunk // of chunkIDs each, so that nothing is copied when more come
 	long   [][]byte   // of ids of kind idLong: lengths and bytes, in blocks of longBlock or more
 	spans  []span
-	expect int64 // ids: a hint, which may be wrong
+	expect int64  // ids: a hint, which may be wrong
+	sum    uint32 // means nothing; it is what touch reads for
 }
 
 const (
@@ -165,13 +166,14 @@ const (
 	maxIndex = 1 << 22
 )
 
-// grow makes room in the index for one more id.
-func (s *idSet) grow() {
-	if (s.n+1)*4 <= len(s.index)*3 {
+// grow makes room in the index for more ids, which are fewer than it has places for at least. It is five sixths full at most: most probes end in the
+// cache line that they begin in, and the less memory is looked at, the more of it stays in the cache.
+func (s *idSet) grow(more int) {
+	if (s.n+more)*6 <= len(s.index)*5 {
 		return
 	}
 	size := max(2*len(s.index), minIndex)
-	for size < maxIndex && int64(size)*3 < s.expect*4 {
+	for size < maxIndex && int64(size)*5 < s.expect*6 {
 		size *= 2
 	}
 	s.index, s.number = make([]uint32, size), uint32(size-1)
@@ -240,7 +242,7 @@ func (s *idSet) find(key idKey, hash uint64, id []byte) (i int, slot uint32) {
 
 // add returns the number of an id, and whether it is new.
 func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (i int, fresh bool) {
-	s.grow()
+	s.grow(1)
 	i, slot := s.find(key, hash, id)
 	if i >= 0 {
 		return i, false
@@ -265,12 +267,54 @@ func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (
 	return i, true
 }
 
-// touch brings what add will look at into the cache. Loads that do not wait for each other overlap, which those of add cannot.
-func (s *idSet) touch(hashes []uint64) (sum uint32) {
-	if s.n > 0 {
-		for _, h := range hashes {
-			sum += s.index[uint32(h)&s.number]
+// repeat is an id that was there: which of those that are added, and its number.
+type repeat struct{ n, id int32 }
+
+// addAll adds ids, which are not of kind idLong, of rows of a topic partition, and appends those that were there before to repeats. There are touchIDs at most. It
+// is not ok, and has done nothing, where the offsets are too far apart.
+func (s *idSet) addAll(keys []idKey, hashes, contents []uint64, partition int32, offsets []int64, rows []int32, repeats []repeat) (_ []repeat, ok bool) {
+	first, last := offsets[rows[0]], offsets[rows[len(rows)-1]]
+	if at := len(s.spans) - 1; at < 0 || s.spans[at].partition != partition || uint64(first-s.spans[at].offset) >= 1<<32 || uint64(last-s.spans[at].offset) >= 1<<32 {
+		if uint64(last-first) >= 1<<32 {
+			return repeats, false
 		}
+		s.spans = append(s.spans, span{s.n, partition, first})
+	}
+	from := s.spans[len(s.spans)-1].offset
+	s.grow(len(rows))
+	s.sum += s.touch(hashes)
+	index, number, i := s.index, s.number, s.n
+	for n, hash := range hashes {
+		slot, tag := uint32(hash)&number, uint32(hash>>32)&^number
+		v := index[slot]
+		for v != 0 && (v&^number != tag || *s.key(int(v&number) - 1) != keys[n]) {
+			slot = (slot + 1) & number
+			v = index[slot]
+		}
+		if v != 0 {
+			repeats = append(repeats, repeat{int32(n), int32(v&number) - 1}) //nolint:gosec // an index is that small
+			continue
+		}
+		in := i & (chunkIDs - 1)
+		if in == 0 {
+			s.chunks = append(s.chunks, idChunks.Get().(*idChunk))
+		}
+		c := s.chunks[len(s.chunks)-1]
+		c.keys[in], c.contents[in], c.offsets[in] = keys[n], contents[n], uint32(offsets[rows[n]]-from)
+		i++
+		index[slot] = tag | uint32(i)
+	}
+	s.n = i
+	return repeats, true
+}
+
+// touchIDs is how many ids are brought into the cache at a time: what they take of it should stay in the fastest.
+const touchIDs = 128
+
+// touch brings what addAll will look at into the cache. Loads that do not wait for each other overlap, which those of addAll cannot.
+func (s *idSet) touch(hashes []uint64) (sum uint32) {
+	for _, h := range hashes {
+		sum += s.index[uint32(h)&s.number]
 	}
 	return sum
 }
@@ -345,6 +389,8 @@ func (k *idKeys) of(ids *record.Column, rows []int32) {
 	switch {
 	case len(rows) == 0:
 		return
+	case k.whole(ids, rows):
+		return
 	case ids.Kind != record.String:
 		for n, row := range rows {
 			k.kinds[n], k.keys[n] = idShort, intKey(ids.Int64s[row])
@@ -368,6 +414,25 @@ func (k *idKeys) of(ids *record.Column, rows []int32) {
 			k.kind = idNone
 		}
 	}
+}
+
+// whole takes the ids of rows if all are of kind idWhole.
+func (k *idKeys) whole(ids *record.Column, rows []int32) bool {
+	if ids.Kind != record.String || ids.Strings.Codes != nil || ids.Nulls != nil {
+		return false
+	}
+	offsets, data := ids.Strings.Offsets, ids.Strings.Data
+	for n, row := range rows {
+		at := offsets[row]
+		if offsets[row+1]-at != 16 {
+			return false
+		}
+		id := data[at : at+16]
+		key := idKey{binary.LittleEndian.Uint64(id), binary.LittleEndian.Uint64(id[8:])}
+		k.kinds[n], k.keys[n], k.hashes[n] = idWhole, key, key.hash(idWhole)
+	}
+	k.kind = idWhole
+	return true
 }
 
 // FingerprintGroups is the number of groups that fingerprints come in, by their highest bits.
