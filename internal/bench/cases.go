@@ -38,6 +38,7 @@ type bar struct{ least, aim float64 }
 const (
 	totalColumns   = "epoch_us(hour) AS hour, account_id, cnt, total, max_version, epoch_us(min_time) AS min_time, epoch_us(max_time) AS max_time"
 	balanceColumns = `account_id, cnt, balance, "version", epoch_us(last_time) AS last_time`
+	idColumns      = "event_id, cnt, total, epoch_us(last_time) AS last_time"
 	entryColumns   = "event_id, epoch_us(event_time) AS event_time, account_id, event_type, amount_cents, version, currency, note, signed_cents"
 )
 
@@ -67,6 +68,7 @@ var cases = []measured{
 		Name: "map-untouched", Job: "entries-untouched", SQL: "entries.sql", Columns: entryColumns, Sum: "signed_cents",
 		Bars: map[string]bar{byHindcast: {3, 5}},
 	},
+	{Name: "ids", Job: "ids", SQL: "ids.sql", Whole: true, Columns: idColumns, Sum: "total"},
 }
 
 //go:embed sql/*.sql

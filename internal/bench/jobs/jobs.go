@@ -6,6 +6,7 @@ import (
 	balancescolumns "hindcast/internal/bench/jobs/balances-columns"
 	"hindcast/internal/bench/jobs/entries"
 	untouched "hindcast/internal/bench/jobs/entries-untouched"
+	"hindcast/internal/bench/jobs/ids"
 	"hindcast/internal/bench/jobs/totals"
 	totalscolumns "hindcast/internal/bench/jobs/totals-columns"
 	"hindcast/internal/job"
@@ -13,5 +14,5 @@ import (
 
 // All returns the jobs.
 func All() []job.Job {
-	return []job.Job{totals.Job(), totalscolumns.Job(), balances.Job(), balancescolumns.Job(), entries.Job(), untouched.Job()}
+	return []job.Job{totals.Job(), totalscolumns.Job(), balances.Job(), balancescolumns.Job(), entries.Job(), untouched.Job(), ids.Job()}
 }
