@@ -121,6 +121,7 @@ func TestEventTimesOfNoPartitionAreDeadLetters(t *testing.T) {
 
 // An event whose time cannot be read blocks, and is named by partition and offset, in whatever row group or shard it is.
 func TestUnreadableEventTimesBlock(t *testing.T) {
+	t.Parallel()
 	segment := func(change func(r *rec)) func(l *smallLog) {
 		return func(l *smallLog) {
 			recs := visits(l.t, 1, 3*time.Hour, 24)

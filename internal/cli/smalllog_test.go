@@ -337,6 +337,7 @@ func TestLatenessHoldsToTheMillisecond(t *testing.T) {
 // Of a log at random, any days come out as a naive model has them, and every offset of the read range is accounted for. With a
 // lateness that is not true they do, or are refused.
 func TestRandomLogsAndWindows(t *testing.T) {
+	t.Parallel()
 	logs, perLog := 2, 3
 	if testenv.Full() {
 		logs, perLog = 30, 8

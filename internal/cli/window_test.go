@@ -234,6 +234,7 @@ func windows(t *testing.T) []span {
 
 // Any window of a new dataset has exactly the rows of its days, and its record accounts for every offset.
 func TestAnyWindowIsRight(t *testing.T) {
+	t.Parallel()
 	log := retail(t)
 	london := dates(t, "Europe/London")
 	for i, w := range windows(t) {
@@ -258,6 +259,7 @@ func TestAnyWindowIsRight(t *testing.T) {
 
 // A window within a version that is served replaces its days, and no others.
 func TestAnyWindowOfAServedTableIsRight(t *testing.T) {
+	t.Parallel()
 	if !testenv.Full() {
 		t.Skip("each run reads the whole log: HINDCAST_TEST_FULL=1 runs it")
 	}
@@ -300,6 +302,7 @@ func accountLines(log []sale) string {
 
 // Dedupe and the version guard each suffice to count a redelivered event of an account once.
 func TestDedupeAndVersionGuardEachSuffice(t *testing.T) {
+	t.Parallel()
 	if !testenv.Full() {
 		t.Skip("each run reads the whole log: HINDCAST_TEST_FULL=1 runs it")
 	}
@@ -382,6 +385,7 @@ func retailInventory(t *testing.T, s *spec.Spec, log []sale) plan.Inventory {
 
 // With a lateness that is too small, a plan refuses every window that would come out wrong, and none without an event that came later.
 func TestTooSmallLatenessIsRefusedWhereItMatters(t *testing.T) {
+	t.Parallel()
 	if !testenv.Full() {
 		t.Skip("plans every day of the year: part of the full counts")
 	}
