@@ -293,10 +293,10 @@ func pointTo[T, E any](l *loader[E], field int, c *record.Column, rows []int32, 
 // dictionary holds a column's dictionary in a string of its own, from batch to batch while it stays the same.
 type dictionary struct {
 	active  bool
-	number  uint64 // of the dictionary, where it has one
-	once    uint64 // the number of one that was not worth its copy when it was met first
-	serial  int    // grows with each other dictionary
-	offsets []uint32
+	number  uint64   // of the dictionary, where it has one
+	once    uint64   // the number of one that was not worth its copy when it was met first
+	serial  int      // grows with each other dictionary
+	offsets []uint32 // never changed, as is text: rows that are held may refer to both
 	text    string
 }
 
@@ -316,7 +316,7 @@ func (d *dictionary) begin(s *record.Strings, rows int) {
 		return
 	}
 	d.serial++
-	d.number, d.offsets, d.text = s.Dictionary, append(d.offsets[:0], s.Offsets...), string(s.Data)
+	d.number, d.offsets, d.text = s.Dictionary, slices.Clone(s.Offsets), string(s.Data)
 }
 
 func (d *dictionary) same(s *record.Strings) bool {

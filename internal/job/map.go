@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"slices"
 	"unsafe"
@@ -75,6 +76,7 @@ func (m Map[E, R]) Open(o Options) (Runner, error) {
 		row.fields, events = append(row.fields, place), append(events, place)
 	}
 	r := &mapRunner[E, R]{lent: o.Lent, spec: m, events: events, in: in, row: row, same: passing, slots: make([]rowList, o.Slots), bucket: o.Bucket, share: o.Keys}
+	r.own = owned(row.fields, row.keys == 0 && len(o.Lent) == 0 && len(in.fields) > 0)
 	for i := range r.same {
 		r.same[i].unseen = slices.Contains(o.Lent, r.events[r.same[i].event].column)
 	}
@@ -98,7 +100,9 @@ type mapRunner[E, R any] struct {
 	slots    []rowList
 	drained  bool
 	emit     func(R)
-	emitted  []R // of one event
+	emitted  []R // the rows that are pending, then those of the current event
+	texts    []int64
+	own      []own
 	scratch  []byte
 	same     []same
 	strict   []*same  // of the batch, those that have nulls and must not
@@ -160,7 +164,8 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 			}
 		}
 		calling = "Each"
-		r.emitted = r.emitted[:0]
+		before := len(r.pending)
+		r.emitted = r.emitted[:before]
 		r.spec.Each(e, r.emit)
 		unfit, err := r.keep(b, i)
 		switch {
@@ -168,10 +173,15 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 			return i, &Failure{b.rows[i], err}
 		case unfit != nil:
 			out.Failures = append(out.Failures, Failure{b.rows[i], unfit})
-		case len(r.emitted) == 0:
+		case len(r.emitted) == before:
 			out.Filtered++
 		default:
 			out.Applied++
+		}
+		if len(r.pending) >= mostPending {
+			if err := r.fill(b.batch); err != nil {
+				return i, err
+			}
 		}
 	}
 	return i, nil
@@ -204,13 +214,25 @@ func (r *mapRunner[E, R]) placed(b *record.Batch, row int32) bool {
 	return len(r.lent) > 0 && !b.Columns[len(b.Columns)-1].Nulls.Get(int(row))
 }
 
-// keep adds the rows of event i to their slots: all, or none if one of them is unfit.
+// keep adds the rows of event i, which are the last of emitted, to their slots: all, or none if one of them is unfit.
 func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
+	from := len(r.pending)
+	if from == len(r.emitted) {
+		return nil, nil
+	}
 	placed := r.placed(b.batch, b.rows[i])
-	if unfit := r.lacks(b.batch, b.rows[i], placed); unfit != nil && len(r.emitted) > 0 {
+	if unfit := r.lacks(b.batch, b.rows[i], placed); unfit != nil {
 		return unfit, nil
 	}
-	for n := range r.emitted {
+	r.texts = r.texts[:0]
+	for n := from; n < len(r.emitted); n++ {
+		text, unfit := r.row.fits(unsafe.Pointer(&r.emitted[n]))
+		if unfit != nil {
+			return unfit, nil
+		}
+		r.texts = append(r.texts, text)
+	}
+	for n := from; n < len(r.emitted); n++ {
 		to := r.slotOf(b, i, n)
 		if err := checkSlot(to, len(r.slots)); err != nil {
 			return nil, err
@@ -220,16 +242,16 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 			l.grown = true
 			r.grown = append(r.grown, to)
 		}
-		if unfit := l.add(&r.row, unsafe.Pointer(&r.emitted[n]), placed, &r.spare); unfit != nil {
-			for n--; n >= 0; n-- {
-				r.slots[r.slotOf(b, i, n)].removeLast()
+		chunk := l.chunk(&r.row, r.texts[n-from], placed, &r.spare)
+		for k := range r.own {
+			if o := &r.own[k]; o.now {
+				if err := o.appendTo(&chunk.Columns[o.column], chunk.Len, unsafe.Add(unsafe.Pointer(&r.emitted[n]), o.offset)); err != nil {
+					return nil, err
+				}
 			}
-			r.pending = slices.DeleteFunc(r.pending, func(p pending) bool { return p.row == b.rows[i] })
-			return unfit, nil
 		}
-		if len(r.same) > 0 {
-			r.pending = append(r.pending, pending{l.chunks[len(l.chunks)-1], b.rows[i], placed})
-		}
+		chunk.Len++
+		r.pending = append(r.pending, pending{chunk, b.rows[i], placed})
 	}
 	return nil, nil
 }
@@ -352,10 +374,13 @@ func (r *mapRunner[E, R]) Restore(src io.Reader) error {
 				return in.Err()
 			}
 			l := &r.slots[i]
-			if n := len(l.chunks); n > 0 {
-				l.full += batchSize(l.chunks[n-1])
+			if len(l.chunks) > 0 {
+				l.full += l.lastSize()
 			}
-			l.chunks, l.placed = append(l.chunks, b), append(l.placed, false)
+			l.chunks, l.placed, l.text = append(l.chunks, b), append(l.placed, false), 0
+			for c := range b.Columns {
+				l.text += int64(len(b.Columns[c].Strings.Data))
+			}
 		}
 		if len(r.slots[i].chunks) > 0 {
 			r.slots[i].grown = true
@@ -369,6 +394,7 @@ func (r *mapRunner[E, R]) Restore(src io.Reader) error {
 type rowList struct {
 	chunks []*record.Batch
 	placed []bool // of each chunk: its rows have places, and lack columns
+	text   int64  // bytes that the author's function made of the last chunk's rows
 	grown  bool
 	flows  bool  // rows left early
 	full   int64 // bytes of the chunks but for the last
@@ -380,9 +406,11 @@ const (
 	listRows = 1 << listBits
 )
 
-func (l *rowList) add(t *rowType, p unsafe.Pointer, placed bool, spare *spare) error {
+// chunk is where the next row belongs, which has so many bytes of text.
+func (l *rowList) chunk(t *rowType, text int64, placed bool, spare *spare) *record.Batch {
 	n := len(l.chunks)
-	if n == 0 || l.chunks[n-1].Len == listRows || l.placed[n-1] != placed {
+	if n == 0 || l.chunks[n-1].Len == listRows || l.placed[n-1] != placed || l.text+text > math.MaxUint32 {
+		l.text = 0
 		next := spare.take()
 		switch {
 		case next == nil && n == 0:
@@ -391,11 +419,25 @@ func (l *rowList) add(t *rowType, p unsafe.Pointer, placed bool, spare *spare) e
 			next = likeBatch(l.chunks[n-1])
 		}
 		if n > 0 {
-			l.full += batchSize(l.chunks[n-1])
+			l.full += l.lastSize()
 		}
 		l.chunks, l.placed = append(l.chunks, next), append(l.placed, placed)
 	}
-	return t.appendTo(l.chunks[len(l.chunks)-1], p)
+	l.text += text
+	return l.chunks[len(l.chunks)-1]
+}
+
+// lastSize is what the last chunk takes, with dictionaries that the one before it has not.
+func (l *rowList) lastSize() int64 {
+	last := len(l.chunks) - 1
+	n := batchSize(l.chunks[last])
+	for i := range l.chunks[last].Columns {
+		s := &l.chunks[last].Columns[i].Strings
+		if s.Codes != nil && (last == 0 || l.chunks[last-1].Columns[i].Strings.Dictionary != s.Dictionary) {
+			n += int64(len(s.Data)) + 4*int64(len(s.Offsets))
+		}
+	}
+	return n
 }
 
 func (l *rowList) rows() (n int) {
@@ -417,7 +459,7 @@ func (s *spare) put(b *record.Batch) {
 	for i := range b.Columns {
 		c := &b.Columns[i]
 		if c.Nulls = nil; c.Strings.Codes != nil {
-			c.Strings = record.Strings{}
+			c.Strings = record.Strings{Codes: c.Strings.Codes[:0]}
 		}
 	}
 	truncate(b, 0)
@@ -455,16 +497,6 @@ func likeBatch(b *record.Batch) *record.Batch {
 		}
 	}
 	return out
-}
-
-func (l *rowList) removeLast() {
-	last := len(l.chunks) - 1
-	if l.chunks[last].Len == 0 { // opened for a row that did not fit
-		l.chunks, l.placed = l.chunks[:last], l.placed[:last]
-		last--
-		l.full -= batchSize(l.chunks[last])
-	}
-	truncate(l.chunks[last], l.chunks[last].Len-1)
 }
 
 // sorted returns the numbers of all rows by key; rows with equal keys in the order in which they were added. The first bytes of

@@ -111,15 +111,21 @@ func (s *shared) spell() {
 	s.offsets, s.number = append(s.offsets, uint32(len(s.text))), record.NewDictionary() //nolint:gosec // as above
 }
 
-// pending is a row that lacks the columns that pass through.
+// pending is a row of which most columns are still to be filled.
 type pending struct {
 	to     *record.Batch
 	row    int32 // of the batch of events
 	placed bool  // it goes without what no function sees
 }
 
-// fill completes the rows of a block, a column at a time.
+// mostPending is how many rows are completed at a time, but for those of one event.
+const mostPending = 4 * blockRows
+
+// fill completes the rows that are pending, a column at a time.
 func (r *mapRunner[E, R]) fill(b *record.Batch) error {
+	if err := r.fillOwn(b); err != nil {
+		return err
+	}
 	for i := range r.same {
 		s := &r.same[i]
 		from := &b.Columns[s.event]
@@ -201,15 +207,24 @@ func (s *same) append(to, from *record.Column, row int32, coded bool) error {
 
 // plain spells the strings of a column out.
 func (s *shared) plain(c *record.Column) error {
-	codes := c.Strings.Codes
-	if codes == nil {
+	if len(c.Strings.Codes) > 0 {
+		s.spell()
+		c.Strings.Offsets, c.Strings.Data = s.offsets, s.text
+	}
+	return spellOut(c)
+}
+
+// spellOut makes strings that have codes plain.
+func spellOut(c *record.Column) error {
+	if c.Strings.Codes == nil {
 		return nil
 	}
+	coded := c.Strings
 	c.Strings = record.Strings{}
-	for n, code := range codes {
+	for n := range coded.Codes {
 		var text []byte
 		if !c.Nulls.Get(n) {
-			text = s.key(code)
+			text = coded.At(n)
 		}
 		if err := appendString(c, text); err != nil {
 			return err

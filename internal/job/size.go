@@ -144,8 +144,8 @@ func (r *mapRunner[E, R]) Size() int64 {
 		l := &r.slots[slot]
 		r.held -= l.held
 		l.held = l.full
-		if n := len(l.chunks); n > 0 {
-			l.held += batchSize(l.chunks[n-1])
+		if len(l.chunks) > 0 {
+			l.held += l.lastSize()
 		}
 		r.held += l.held
 		l.grown = false

@@ -120,13 +120,18 @@ func (d *dictionary) text(s []byte) int32 {
 	return code
 }
 
-// coded returns the code of row i of strings that have codes.
-func (d *dictionary) coded(s *record.Strings, i int) int32 {
-	if d.of != s.Dictionary {
-		d.of = s.Dictionary
-		d.known = slices.Grow(d.known[:0], len(s.Offsets))[:len(s.Offsets)]
-		clear(d.known)
+// take gets to know the dictionary of strings that have codes.
+func (d *dictionary) take(s *record.Strings) {
+	if d.of == s.Dictionary && len(d.known) == len(s.Offsets) {
+		return
 	}
+	d.of = s.Dictionary
+	d.known = slices.Grow(d.known[:0], len(s.Offsets))[:len(s.Offsets)]
+	clear(d.known)
+}
+
+// coded returns the code of row i of strings whose dictionary was taken.
+func (d *dictionary) coded(s *record.Strings, i int) int32 {
 	known := &d.known[s.Codes[i]]
 	if *known == 0 {
 		*known = d.text(s.At(i)) + 1
@@ -296,14 +301,39 @@ func (c *chunkWriter) uncode() {
 
 // append adds rows [from, to) of col, ending pages on the way. It returns their size.
 func (c *chunkWriter) append(col *record.Column, from, to int) (size int, err error) {
-	if c.inBulk(col) {
-		return c.appendBulk(col, from, to)
+	p := &c.page
+	for from < to {
+		before := p.size
+		switch bulk, coded := c.inBulk(col); {
+		case bulk:
+			from = c.appendBulk(col, from, to)
+		case coded:
+			from = c.appendCoded(&col.Strings, from, to)
+		default:
+			if from, err = c.appendRows(col, from, to); err != nil {
+				return 0, err
+			}
+		}
+		size += p.size - before
+		if p.size >= pageBytes {
+			if err := c.endPage(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return size, nil
+}
+
+// appendRows adds rows one by one, until the page is full, and returns which is next.
+func (c *chunkWriter) appendRows(col *record.Column, from, to int) (next int, err error) {
+	if col.Strings.Codes != nil && col.Strings.Dictionary != 0 {
+		c.dict.take(&col.Strings)
 	}
 	for row := from; row < to; row++ {
 		n := c.width
 		if col.Nulls.Get(row) {
 			if !c.field.Nullable {
-				return 0, fmt.Errorf("row %d of the batch is null, and the column is not nullable", row)
+				return row, fmt.Errorf("row %d of the batch is null, and the column is not nullable", row)
 			}
 			c.page.levels = append(c.page.levels, 0)
 		} else {
@@ -312,60 +342,72 @@ func (c *chunkWriter) append(col *record.Column, from, to int) (size int, err er
 			}
 			length, err := c.value(col, row)
 			if err != nil {
-				return 0, err
+				return row, err
 			}
 			n += length
 			c.page.values++
 		}
 		c.page.rows++
-		c.page.size += n
-		size += n
-		if c.page.size >= pageBytes {
-			if err := c.endPage(); err != nil {
-				return 0, err
-			}
+		if c.page.size += n; c.page.size >= pageBytes {
+			return row + 1, nil
 		}
 	}
-	return size, nil
+	return to, nil
 }
 
-// inBulk reports whether values lie in the page as they do in the column.
-func (c *chunkWriter) inBulk(col *record.Column) bool {
-	if c.field.Nullable || col.Nulls != nil || c.coding == format.RLEDictionary && !c.plainFrom {
-		return false
+// inBulk reports whether values lie in the page as they do in the column, or by the codes of another dictionary, all in one loop.
+func (c *chunkWriter) inBulk(col *record.Column) (bulk, coded bool) {
+	if c.field.Nullable || col.Nulls != nil {
+		return false, false
 	}
-	return c.typ == format.Int64 && !c.millis || c.typ == format.ByteArray && col.Strings.Codes == nil
+	if c.coding == format.RLEDictionary && !c.plainFrom {
+		return false, c.typ == format.ByteArray && col.Strings.Codes != nil && col.Strings.Dictionary != 0 && !c.lent
+	}
+	return c.typ == format.Int64 && !c.millis || c.typ == format.ByteArray && col.Strings.Codes == nil, false
 }
 
-// appendBulk is append for a column whose values are copied, as many at a time as the page takes.
-func (c *chunkWriter) appendBulk(col *record.Column, from, to int) (size int, err error) {
+// appendBulk adds rows whose values are copied, as many as the page takes, and returns which is next.
+func (c *chunkWriter) appendBulk(col *record.Column, from, to int) (next int) {
 	p := &c.page
-	for from < to {
-		n, bytes := to-from, 0
-		if c.typ == format.Int64 {
-			n = min(n, (pageBytes-p.size+c.width-1)/c.width)
-			p.ints = append(p.ints, col.Int64s[from:from+n]...)
-		} else {
-			ends := col.Strings.Offsets[from : to+1]
-			full := sort.Search(n, func(i int) bool { return p.size+(i+1)*c.width+int(ends[i+1]-ends[0]) >= pageBytes })
-			n = min(n, full+1)
-			bytes = int(ends[n] - ends[0])
-			base := uint32(len(p.text)) - ends[0] //nolint:gosec // far less, by the size of pages; what wraps around wraps back
-			p.text = append(p.text, col.Strings.Data[ends[0]:ends[n]]...)
-			for _, end := range ends[1 : n+1] {
-				p.ends = append(p.ends, base+end)
-			}
-			c.lengths += int64(bytes)
+	n, bytes := to-from, 0
+	if c.typ == format.Int64 {
+		n = min(n, (pageBytes-p.size+c.width-1)/c.width)
+		p.ints = append(p.ints, col.Int64s[from:from+n]...)
+	} else {
+		ends := col.Strings.Offsets[from : to+1]
+		full := sort.Search(n, func(i int) bool { return p.size+(i+1)*c.width+int(ends[i+1]-ends[0]) >= pageBytes })
+		n = min(n, full+1)
+		bytes = int(ends[n] - ends[0])
+		base := uint32(len(p.text)) - ends[0] //nolint:gosec // far less, by the size of pages; what wraps around wraps back
+		p.text = append(p.text, col.Strings.Data[ends[0]:ends[n]]...)
+		for _, end := range ends[1 : n+1] {
+			p.ends = append(p.ends, base+end)
 		}
-		p.values, p.rows, p.size = p.values+n, p.rows+n, p.size+n*c.width+bytes
-		from, size = from+n, size+n*c.width+bytes
-		if p.size >= pageBytes {
-			if err := c.endPage(); err != nil {
-				return 0, err
-			}
-		}
+		c.lengths += int64(bytes)
 	}
-	return size, nil
+	p.values, p.rows, p.size = p.values+n, p.rows+n, p.size+n*c.width+bytes
+	return from + n
+}
+
+// appendCoded adds rows of strings that have codes, as many as the page takes, and returns which is next.
+func (c *chunkWriter) appendCoded(s *record.Strings, from, to int) (next int) {
+	p, d := &c.page, &c.dict
+	d.take(s)
+	row, size := from, p.size
+	for ; row < to && size < pageBytes; row++ {
+		code := s.Codes[row]
+		known := d.known[code]
+		if known == 0 {
+			known = d.text(s.At(row)) + 1
+			d.known[code] = known
+		}
+		p.codes = append(p.codes, known-1)
+		size += c.width + int(s.Offsets[code+1]-s.Offsets[code])
+	}
+	n := row - from
+	c.lengths += int64(size - p.size - n*c.width)
+	p.values, p.rows, p.size = p.values+n, p.rows+n, size
+	return row
 }
 
 // value adds a value that is not null to the page, and returns a string's length.
@@ -377,7 +419,7 @@ func (c *chunkWriter) value(col *record.Column, row int) (length int, err error)
 		if coded {
 			if c.lent { // whose dictionary is copied
 				p.codes = append(p.codes, int32(col.Strings.Codes[row])) //nolint:gosec // a dictionary is much smaller
-			} else if col.Strings.Dictionary != 0 && col.Strings.Codes != nil {
+			} else if col.Strings.Codes != nil && col.Strings.Dictionary != 0 {
 				p.codes = append(p.codes, c.dict.coded(&col.Strings, row))
 			} else {
 				p.codes = append(p.codes, c.dict.text(s))
@@ -681,8 +723,11 @@ func (p *page) bounds(typ format.Type, coding format.Encoding, dict *page) bound
 	of := p
 	var seen []bool
 	if coding == format.RLEDictionary {
+		if typ == format.ByteArray {
+			return p.codedBounds(dict)
+		}
 		of = dict
-		seen = make([]bool, max(len(dict.ends)-1, len(dict.ints), len(dict.days), len(dict.floats)))
+		seen = make([]bool, max(len(dict.ints), len(dict.days), len(dict.floats)))
 		for _, code := range p.codes {
 			seen[code] = true
 		}
@@ -707,7 +752,7 @@ func (p *page) bounds(typ format.Type, coding format.Encoding, dict *page) bound
 	case format.Double:
 		return floatBounds(of.floats, is)
 	case format.ByteArray:
-		return of.textBounds(seen)
+		return of.textBounds()
 	}
 	lo, hi := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, v := range of.ints {
@@ -718,34 +763,43 @@ func (p *page) bounds(typ format.Type, coding format.Encoding, dict *page) bound
 	return bounds{binary.LittleEndian.AppendUint64(nil, uint64(lo)), binary.LittleEndian.AppendUint64(nil, uint64(hi))} //nolint:gosec // their bits
 }
 
-// textBounds are those of strings: of all, or of those that were seen. The first bytes tell of most that they lie between.
-func (p *page) textBounds(seen []bool) bounds {
-	var b bounds
-	least, most := uint64(0), uint64(0)
-	for i := range len(p.ends) - 1 {
-		if seen != nil && !seen[i] {
-			continue
-		}
-		v := p.text[p.ends[i]:p.ends[i+1]]
-		first := firstBytes(v)
-		if b.least != nil && least < first && first < most {
-			continue
-		}
-		if b.widen(format.ByteArray, bounds{v, v}); b.least != nil {
-			least, most = firstBytes(b.least), firstBytes(b.most)
-		}
+// textBounds are those of strings.
+func (p *page) textBounds() bounds {
+	least := p.text[p.ends[0]:p.ends[1]]
+	most := least
+	for i := 1; i < len(p.ends)-1; i++ {
+		least, most = widened(least, most, p.text[p.ends[i]:p.ends[i+1]])
 	}
-	return bounds{bytes.Clone(b.least), bytes.Clone(b.most)}
+	return bounds{bytes.Clone(least), bytes.Clone(most)}
 }
 
-// firstBytes is less only for lesser strings.
-func firstBytes(v []byte) uint64 {
-	if len(v) >= 8 {
-		return binary.BigEndian.Uint64(v)
+// codedBounds are those of strings of a dictionary, of which each is looked at once.
+func (p *page) codedBounds(dict *page) bounds {
+	seen := make([]bool, len(dict.ends)-1)
+	var least, most []byte
+	for _, code := range p.codes {
+		if seen[code] {
+			continue
+		}
+		seen[code] = true
+		v := dict.text[dict.ends[code]:dict.ends[code+1]]
+		if least == nil {
+			least, most = v, v
+		}
+		least, most = widened(least, most, v)
 	}
-	var b [8]byte
-	copy(b[:], v)
-	return binary.BigEndian.Uint64(b[:])
+	return bounds{bytes.Clone(least), bytes.Clone(most)}
+}
+
+// widened are bounds that hold v, too.
+func widened(least, most, v []byte) (lo, hi []byte) {
+	if bytes.Compare(v, least) < 0 {
+		return v, most
+	}
+	if bytes.Compare(v, most) > 0 {
+		return least, v
+	}
+	return least, most
 }
 
 // floatBounds leaves NaN out, and has a zero bound cover both zeros, as the format asks of writers.
