@@ -765,42 +765,57 @@ func (p *page) bounds(typ format.Type, coding format.Encoding, dict *page) bound
 
 // textBounds are those of strings.
 func (p *page) textBounds() bounds {
-	least := p.text[p.ends[0]:p.ends[1]]
-	most := least
-	for i := 1; i < len(p.ends)-1; i++ {
-		least, most = widened(least, most, p.text[p.ends[i]:p.ends[i+1]])
+	var t textRange
+	for i := range len(p.ends) - 1 {
+		t.add(p.text[p.ends[i]:p.ends[i+1]])
 	}
-	return bounds{bytes.Clone(least), bytes.Clone(most)}
+	return bounds{bytes.Clone(t.least), bytes.Clone(t.most)}
 }
 
 // codedBounds are those of strings of a dictionary, of which each is looked at once.
 func (p *page) codedBounds(dict *page) bounds {
 	seen := make([]bool, len(dict.ends)-1)
-	var least, most []byte
+	var t textRange
 	for _, code := range p.codes {
-		if seen[code] {
-			continue
+		if !seen[code] {
+			seen[code] = true
+			t.add(dict.text[dict.ends[code]:dict.ends[code+1]])
 		}
-		seen[code] = true
-		v := dict.text[dict.ends[code]:dict.ends[code+1]]
-		if least == nil {
-			least, most = v, v
-		}
-		least, most = widened(least, most, v)
 	}
-	return bounds{bytes.Clone(least), bytes.Clone(most)}
+	return bounds{bytes.Clone(t.least), bytes.Clone(t.most)}
 }
 
-// widened are bounds that hold v, too.
-func widened(least, most, v []byte) (lo, hi []byte) {
-	if bytes.Compare(v, least) < 0 {
-		return v, most
-	}
-	if bytes.Compare(v, most) > 0 {
-		return least, v
-	}
-	return least, most
+// textRange is from the least of some strings to the greatest. Their first bytes tell of most strings that they lie between.
+type textRange struct {
+	least, most []byte
+	from, to    [2]uint64
 }
+
+func (t *textRange) add(v []byte) {
+	var first [2]uint64
+	if len(v) >= 16 {
+		first = [2]uint64{binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:])}
+	} else {
+		var b [16]byte
+		copy(b[:], v)
+		first = [2]uint64{binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])}
+	}
+	if t.least == nil {
+		t.least, t.most, t.from, t.to = v, v, first, first
+		return
+	}
+	if before(t.from, first) && before(first, t.to) {
+		return
+	}
+	if bytes.Compare(v, t.least) < 0 {
+		t.least, t.from = v, first
+	} else if bytes.Compare(v, t.most) > 0 {
+		t.most, t.to = v, first
+	}
+}
+
+// before is true only for the first bytes of a lesser string.
+func before(a, b [2]uint64) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
 
 // floatBounds leaves NaN out, and has a zero bound cover both zeros, as the format asks of writers.
 func floatBounds(values []float64, is func(int) bool) bounds {

@@ -106,7 +106,10 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	return out, nil
 }
 
-// compressor packs pages at the fastest level, for all files: a coder takes megabytes, and few are at work at a time.
+// packWindow is how far back a page's matches lie at most. Pages are hardly ever larger; a coder holds as much.
+const packWindow = 512 << 10
+
+// compressor packs pages at the fastest level, for all files: few are at work at a time.
 type compressor struct {
 	literals bool
 	coders   sync.Pool
@@ -120,7 +123,7 @@ func (c *compressor) pack(src, dst []byte) ([]byte, error) {
 	z, ok := c.coders.Get().(*zstd.Encoder)
 	if !ok {
 		var err error
-		z, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false),
+		z, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(packWindow), zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true), zstd.WithEncoderCRC(false),
 			zstd.WithLowerEncoderMem(true), zstd.WithAllLitEntropyCompression(c.literals))
 		if err != nil {
 			return nil, err

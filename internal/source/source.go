@@ -74,7 +74,7 @@ func OpenTimes(ctx context.Context, stores Stores, inputs []plan.Input, schema r
 
 const (
 	// aheadBytes is how many bytes of segments a reader holds that it does not need yet, and aheadRequests how many requests for them are under way.
-	aheadBytes    = 32 << 20
+	aheadBytes    = 16 << 20
 	aheadRequests = 16
 	// opened is how many segments are opened at a time.
 	opened = 8

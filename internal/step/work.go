@@ -312,7 +312,7 @@ func (l *lap) begin() {
 
 // earlyRows is how many rows a partition has when it is begun to be written, which takes earlyBytes of memory, about: as many as make that worth it.
 const (
-	earlyRows  = 1 << 16
+	earlyRows  = 1 << 15
 	earlyBytes = 16 << 20
 )
 
@@ -359,11 +359,20 @@ func (l *lap) sink(ctx context.Context, name, label string, schema table.Schema,
 	}
 	first = first.Clone()
 	second, err, more := next()
+	f, broken := l.newFiles(name, label, schema)
+	if broken != nil {
+		return broken
+	}
 	if !more {
-		l.writes.Go(func() error { return l.write(ctx, name, label, schema, all(first)) })
+		l.writes.Go(func() error {
+			if err := l.fill(ctx, f, all(first)); err != nil {
+				return err
+			}
+			return l.close(ctx, name, label, f)
+		})
 		return nil
 	}
-	return l.write(ctx, name, label, schema, func(yield func(*record.Batch, error) bool) {
+	return l.finish(ctx, name, label, f, func(yield func(*record.Batch, error) bool) {
 		if !yield(first, nil) {
 			return
 		}
@@ -385,31 +394,44 @@ func all(batches ...*record.Batch) iter.Seq2[*record.Batch, error] {
 	}
 }
 
-func (l *lap) write(ctx context.Context, name, label string, schema table.Schema, rows iter.Seq2[*record.Batch, error]) error {
-	f, err := l.newFiles(name, label, schema)
-	if err != nil {
+// finish writes the last rows of a partition. The end of its last file is written beside what comes next.
+func (l *lap) finish(ctx context.Context, name, label string, f *table.Files, rows iter.Seq2[*record.Batch, error]) error {
+	if err := l.fill(ctx, f, rows); err != nil {
 		return err
 	}
-	return l.finish(ctx, name, label, f, rows)
+	l.writes.Go(func() error { return l.close(ctx, name, label, f) })
+	return nil
 }
 
-// finish writes the last rows of a partition.
-func (l *lap) finish(ctx context.Context, name, label string, f *table.Files, rows iter.Seq2[*record.Batch, error]) error {
-	defer f.Discard()
+// fill writes rows of a partition. After an error there is nothing left of them.
+func (l *lap) fill(ctx context.Context, f *table.Files, rows iter.Seq2[*record.Batch, error]) error {
 	for b, err := range rows {
 		if err == nil {
 			err = f.Write(ctx, b)
 		}
-		if damage := (*parquetfile.Error)(nil); errors.As(err, &damage) { // of a segment that columns are taken from
-			err = readError(err)
-		}
 		if err != nil {
-			return err
+			f.Discard()
+			return writeError(err)
 		}
 	}
+	return nil
+}
+
+// close ends the files of a partition.
+func (l *lap) close(ctx context.Context, name, label string, f *table.Files) error {
+	defer f.Discard()
 	files, err := f.Close(ctx)
-	if err == nil {
-		l.written(name, label, files)
+	if err != nil {
+		return writeError(err)
+	}
+	l.written(name, label, files)
+	return nil
+}
+
+// writeError names damage to a segment that columns are taken from.
+func writeError(err error) error {
+	if damage := (*parquetfile.Error)(nil); errors.As(err, &damage) {
+		return readError(err)
 	}
 	return err
 }
