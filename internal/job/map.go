@@ -76,7 +76,7 @@ func (m Map[E, R]) Open(o Options) (Runner, error) {
 		row.fields, events = append(row.fields, place), append(events, place)
 	}
 	r := &mapRunner[E, R]{lent: o.Lent, spec: m, events: events, in: in, row: row, same: passing, slots: make([]rowList, o.Slots), bucket: o.Bucket, share: o.Keys}
-	r.own = owned(row.fields, row.keys == 0 && len(o.Lent) == 0 && len(in.fields) > 0)
+	r.own = ownColumns(row.fields, row.keys == 0 && len(o.Lent) == 0 && len(in.fields) > 0)
 	for i := range r.same {
 		r.same[i].unseen = slices.Contains(o.Lent, r.events[r.same[i].event].column)
 	}

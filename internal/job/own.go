@@ -19,8 +19,8 @@ type own struct {
 	source int
 }
 
-// owned lists the columns that do not pass through.
-func owned(fields []field, codes bool) (list []own) {
+// ownColumns lists the columns that do not pass through.
+func ownColumns(fields []field, codes bool) (list []own) {
 	for i := range fields {
 		if f := &fields[i]; !f.lent {
 			list = append(list, own{field: f, column: i, now: f.ptr || f.typ == goBytes, codes: codes && f.typ == goString})

@@ -3,6 +3,7 @@ package parquetfile
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -244,4 +245,54 @@ func TestADictionaryThatIsOfNoUse(t *testing.T) {
 
 func numbered(row int) []byte {
 	return append(bytes.Repeat([]byte{'x'}, 40), byte(row), byte(row>>8), byte(row>>16))
+}
+
+// Strings that come by the codes of other dictionaries are written as those that do not.
+func TestStringsByCodesAreWrittenAsOthers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	schema := record.Schema{{Name: "few", Kind: record.String}, {Name: "null", Kind: record.String, Nullable: true}, {Name: "many", Kind: record.String}}
+	var files [2]bytes.Buffer
+	var writers [2]*Writer
+	for i := range writers {
+		var err error
+		if writers[i], err = NewWriter(&files[i], schema, WriterOptions{RowGroupRows: 9000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 8 {
+		coded := record.Batch{Len: 1 + rng.IntN(4096), Columns: make([]record.Column, len(schema))}
+		plain := record.Batch{Len: coded.Len, Columns: make([]record.Column, len(schema))}
+		for c, distinct := range []int{5, 900, 20_000} {
+			from, to := &coded.Columns[c], &plain.Columns[c]
+			from.Kind, to.Kind = record.String, record.String
+			for v := range distinct {
+				from.Strings.Append(fmt.Appendf(nil, "%d-%d", n%2*v, v))
+			}
+			if from.Strings.Dictionary = record.NewDictionary(); schema[c].Nullable {
+				from.Nulls = record.NewBitmap(coded.Len)
+			}
+			for row := range coded.Len {
+				from.Strings.Codes = append(from.Strings.Codes, uint32(rng.IntN(distinct)))
+				if from.Nulls != nil && row%3 == 0 {
+					from.Nulls.Set(row)
+				}
+			}
+			for row := range coded.Len {
+				to.Append(row, from, row)
+			}
+		}
+		for i, b := range []*record.Batch{&coded, &plain} {
+			if err := writers[i].Write(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, w := range writers {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(files[0].Bytes(), files[1].Bytes()) {
+		t.Error("the files differ")
+	}
 }
