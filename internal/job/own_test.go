@@ -84,11 +84,11 @@ func TestRowsWithoutAKeyKeepWhatTheyWereGiven(t *testing.T) {
 			t.Fatal(err)
 		}
 		scrub(b)
-		if n == 25 {
+		if n == 5 {
 			r = again(t, m, 2, r)
 		}
-		if n > 30 {
-			if err := r.(Flowing).Flow(1000, func() bool { return true }, func(slot int, b *record.Batch) error { take(slot, b); return nil }); err != nil {
+		if n > 20 {
+			if err := r.(Flowing).Flow(1, func() bool { return true }, func(slot int, b *record.Batch) error { take(slot, b); return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
