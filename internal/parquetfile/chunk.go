@@ -256,7 +256,8 @@ func (c *chunkWriter) encodings() []format.Encoding {
 }
 
 // choose decides between plain integers and differences for a row group that has only the current page, by what is smaller of the page's first
-// values. Differences take a third of the time to write, and so may be a little larger, but where nothing becomes smaller.
+// values. Differences take a fifth of the time to write, and so may be a little larger, but where nothing becomes smaller: by a quarter, or by a half where
+// there is a whole page of values.
 func (c *chunkWriter) choose() (err error) {
 	if !c.chosen || c.rows > 0 || c.lent {
 		return nil
@@ -274,7 +275,11 @@ func (c *chunkWriter) choose() (err error) {
 		size[coding] = len(c.packed)
 	}
 	c.coding = format.Plain
-	if d := size[format.DeltaBinaryPacked]; d <= size[format.Plain]+size[format.Plain]/4 && d <= 6*len(some.ints) {
+	more := size[format.Plain] / 4
+	if c.page.size >= pageBytes {
+		more = size[format.Plain] / 2
+	}
+	if d := size[format.DeltaBinaryPacked]; d <= size[format.Plain]+more && d <= 6*len(some.ints) {
 		c.coding = format.DeltaBinaryPacked
 	}
 	return nil

@@ -333,10 +333,15 @@ func (c *chunkWriter) rewrite(values *record.Column, rows []int) error {
 		c.dict.values.text = append(c.dict.values.text, values.Strings.Data...)
 		c.dict.values.ends = append(c.dict.values.ends[:0], values.Strings.Offsets...)
 	}
-	for _, row := range rows {
-		if _, err := c.append(values, row, row+1); err != nil {
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n] == rows[0]+n {
+			n++
+		}
+		if _, err := c.append(values, rows[0], rows[0]+n); err != nil {
 			return err
 		}
+		rows = rows[n:]
 	}
 	return nil
 }
