@@ -77,6 +77,13 @@ func (m Map[E, R]) Open(o Options) (Runner, error) {
 	}
 	r := &mapRunner[E, R]{lent: o.Lent, spec: m, events: events, in: in, row: row, same: passing, slots: make([]rowList, o.Slots), bucket: o.Bucket, share: o.Keys}
 	r.own = ownColumns(row.fields, row.keys == 0 && len(o.Lent) == 0 && len(in.fields) > 0)
+	for i := range r.own {
+		switch f := r.own[i].field; f.typ {
+		case goString, goBytes, goTime, goDate:
+			r.checked = append(r.checked, f)
+		default:
+		}
+	}
 	for i := range r.same {
 		r.same[i].unseen = slices.Contains(o.Lent, r.events[r.same[i].event].column)
 	}
@@ -103,6 +110,7 @@ type mapRunner[E, R any] struct {
 	emitted  []R // the rows that are pending, then those of the current event
 	texts    []int64
 	own      []own
+	checked  []*field // of own: those with values that do not all fit
 	scratch  []byte
 	same     []same
 	strict   []*same  // of the batch, those that have nulls and must not
@@ -226,7 +234,7 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 	}
 	r.texts = r.texts[:0]
 	for n := from; n < len(r.emitted); n++ {
-		text, unfit := r.row.fits(unsafe.Pointer(&r.emitted[n]))
+		text, unfit := r.fits(unsafe.Pointer(&r.emitted[n]))
 		if unfit != nil {
 			return unfit, nil
 		}

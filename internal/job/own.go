@@ -30,19 +30,15 @@ func ownColumns(fields []field, codes bool) (list []own) {
 }
 
 // fits returns how many bytes of text the row at p has, or why it cannot be a row of the table.
-func (t *rowType) fits(p unsafe.Pointer) (text int64, err error) {
-	for i := range t.fields {
-		f := &t.fields[i]
-		if f.lent {
-			continue
-		}
+func (r *mapRunner[E, R]) fits(p unsafe.Pointer) (text int64, err error) {
+	for _, f := range r.checked {
 		at := unsafe.Add(p, f.offset)
 		if f.ptr {
 			if at = *(*unsafe.Pointer)(at); at == nil {
 				continue
 			}
 		}
-		switch f.typ {
+		switch f.typ { //nolint:exhaustive // of others all values fit
 		case goTime, goDate:
 			if _, err := f.instant(at); err != nil {
 				return 0, fmt.Errorf("field %s: %w", f.name, err)
@@ -51,7 +47,6 @@ func (t *rowType) fits(p unsafe.Pointer) (text int64, err error) {
 			text += int64(len(*(*string)(at)))
 		case goBytes:
 			text += int64(len(*(*[]byte)(at)))
-		default:
 		}
 	}
 	if text > math.MaxUint32 {

@@ -136,6 +136,8 @@ func (r *mapRunner[E, R]) fill(b *record.Batch) error {
 			case p.placed && s.unseen:
 			case to.Kind != record.String && to.Kind != record.Float64 && from.Nulls == nil && to.Nulls == nil && !s.unseen:
 				n = appendNumbers(to, from, rest)
+			case coded && from.Nulls == nil && to.Nulls == nil && !s.unseen && (to.Strings.Codes != nil || length(to) == 0):
+				n = s.shared.appendCodes(to, from, rest)
 			default:
 				if err := s.append(to, from, p.row, coded); err != nil {
 					return &Failure{p.row, fmt.Errorf("field %s: %w", r.row.fields[s.row].name, err)}
@@ -155,6 +157,16 @@ func appendNumbers(to, from *record.Column, rows []pending) (n int) {
 		values = append(values, from.Int64s[rows[n].row])
 	}
 	to.Int64s = values
+	return n
+}
+
+// appendCodes is appendNumbers for the codes of strings.
+func (s *shared) appendCodes(to, from *record.Column, rows []pending) (n int) {
+	chunk, codes := rows[0].to, to.Strings.Codes
+	for ; n < len(rows) && rows[n].to == chunk; n++ {
+		codes = append(codes, s.code(from, rows[n].row))
+	}
+	to.Strings.Codes = codes
 	return n
 }
 
