@@ -407,15 +407,15 @@ func (r *columnRunner[E, S]) look(b *record.Batch) {
 	}
 	for n, row := range r.live {
 		slot := r.place[n]
-		f.cells[n] = nil
+		var cell *uint32
 		if d != nil && uint(slot) < uint(len(f.slots)) {
-			cell := f.cell(d, slot, by[row])
+			cell = f.cell(d, slot, by[row])
 			if id := *cell; id != 0 {
 				f.ids[n] = id - 1
 				continue
 			}
-			f.cells[n] = cell
 		}
+		f.cells[n] = cell
 		from := len(f.keys)
 		for k, i := range r.types.keys {
 			f.keys = appendColumnKey(f.keys, &b.Columns[i], int(row), k == len(r.types.keys)-1)

@@ -110,7 +110,6 @@ type foldRunner[E, S any] struct {
 	found    found
 
 	sealed  bool
-	before  S
 	scratch []byte
 	texts   texts // of keys
 	applied int64
@@ -192,6 +191,7 @@ func (r *foldRunner[E, S]) ask(b block[E], i int, out *Outcome) (next int) {
 // applyFrom applies live events from the nth on, to the end or the first panic of Apply. It returns which is next.
 func (r *foldRunner[E, S]) applyFrom(b block[E], n int, out *Outcome) (next int, err error) {
 	var state *S // that Apply is at work on, unless it is a fresh one
+	var before S // what that was; on the stack, where the collector need not be told of each pointer that is written
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -204,7 +204,7 @@ func (r *foldRunner[E, S]) applyFrom(b block[E], n int, out *Outcome) (next int,
 			return
 		}
 		if state != nil {
-			*state = r.before
+			*state = before
 		}
 		out.Failures = append(out.Failures, Failure{row, failure})
 	}()
@@ -233,7 +233,7 @@ func (r *foldRunner[E, S]) applyFrom(b block[E], n int, out *Outcome) (next int,
 			}
 			state = r.states.at(id)
 			if !r.deep {
-				r.before = *state
+				before = *state
 			}
 			r.fold.Apply(state, e)
 			state = nil

@@ -35,7 +35,7 @@ const mostCodes = 1 << 22
 // elsewhere stands for the id of a key that another share has.
 const elsewhere = none - 1
 
-// set notes the id of key n.
+// set notes the id of key n, which no code told.
 func (f *found) set(n int, id uint32) {
 	if f.ids[n] = id; f.cells[n] != nil {
 		*f.cells[n] = id + 1
@@ -81,18 +81,18 @@ func (r *foldRunner[E, S]) find(b block[E], out *Outcome) {
 	for _, i := range r.live {
 		p := unsafe.Pointer(&r.fresh[i])
 		slot := b.slot(int(i))
-		f.cells[kept] = nil
+		var cell *uint32
 		if d != nil && uint(slot) < uint(len(f.slots)) {
 			if code, ok := d.codeOf(&b.batch.Columns[f.source], b.rows[i], *(*string)(unsafe.Add(p, r.row.fields[0].offset))); ok {
-				cell := f.cell(d, slot, code)
+				cell = f.cell(d, slot, code)
 				if id := *cell; id != 0 {
 					f.ids[kept], r.live[kept] = id-1, i
 					kept++
 					continue
 				}
-				f.cells[kept] = cell
 			}
 		}
+		f.cells[kept] = cell
 		from := len(f.keys)
 		var err error
 		if f.keys, err = r.row.appendKey(f.keys, p); err != nil {

@@ -14,7 +14,7 @@ func (s *keys) size() int64 {
 
 // Size implements [Runner].
 func (r *foldRunner[E, S]) Size() int64 {
-	held := r.states.size() + int64(len(r.states.chunks))*chunkStates*int64(unsafe.Sizeof(r.before)) + 4*int64(r.found.size)
+	held := r.states.size() + int64(len(r.states.chunks))*chunkStates*int64(unsafe.Sizeof(*new(S))) + 4*int64(r.found.size)
 	n := len(r.states.entries)
 	return held + r.hidden.size(r.applied, n, func(id int) reflect.Value { return reflect.ValueOf(r.states.at(uint32(id))).Elem() })
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"sync"
 
 	"hindcast/internal/record"
 )
@@ -90,24 +92,22 @@ func (e *engine) endInput() error {
 
 // keepFingerprints moves those of the ids seen to scratch, and forgets the ids.
 func (e *engine) keepFingerprints() error {
-	fingerprints := e.seen.fingerprints()
+	if e.c.Fingerprints != nil {
+		for some := range e.seen.fingerprints() {
+			b := record.Batch{Len: len(some), Columns: []record.Column{{Kind: record.Int64}}}
+			var places [scratchParts][]int32
+			for row, f := range some {
+				b.Columns[0].Int64s = append(b.Columns[0].Int64s, int64(f))
+				p := partOf(f, 0)
+				places[p] = append(places[p], int32(row))
+			}
+			if err := e.divide(e.late.prints, nil, &b, &places); err != nil {
+				return err
+			}
+		}
+	}
 	e.seen.free()
 	e.seen, e.full = newSeen(0), false
-	if e.c.Fingerprints == nil {
-		return nil
-	}
-	for some := range slices.Chunk(fingerprints, mergedRows) {
-		b := record.Batch{Len: len(some), Columns: []record.Column{{Kind: record.Int64}}}
-		var places [scratchParts][]int32
-		for row, f := range some {
-			b.Columns[0].Int64s = append(b.Columns[0].Int64s, int64(f))
-			p := partOf(f, 0)
-			places[p] = append(places[p], int32(row))
-		}
-		if err := e.divide(e.late.prints, nil, &b, &places); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (e *engine) decide(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := e.tellFingerprints(fingerprints); err != nil {
+		if err := e.tellFingerprints(slices.Values([][]uint64{fingerprints})); err != nil {
 			return err
 		}
 	}
@@ -256,26 +256,39 @@ func readHead(head []byte) (int32, Origin) {
 }
 
 // tellFingerprints passes fingerprints on, by group. None is of a group before those of an earlier call.
-func (e *engine) tellFingerprints(f []uint64) error {
+func (e *engine) tellFingerprints(all iter.Seq[[]uint64]) error {
 	if e.c.Fingerprints == nil {
 		return nil
 	}
-	e.res.Fingerprints += int64(len(f))
 	var next [FingerprintGroups + 1]int
-	for _, v := range f {
-		next[FingerprintGroup(v)+1]++
+	for some := range all {
+		for _, f := range some {
+			next[FingerprintGroup(f)+1]++
+		}
 	}
 	for g := range FingerprintGroups {
 		next[g+1] += next[g]
 	}
-	b := make([]byte, 8*len(f))
-	for _, v := range f {
-		g := FingerprintGroup(v)
-		binary.LittleEndian.PutUint64(b[8*next[g]:], v)
-		next[g]++
+	n := next[FingerprintGroups]
+	e.res.Fingerprints += int64(n)
+	b, _ := fingerprintBytes.Get().(*[]byte)
+	if b == nil {
+		b = new([]byte)
 	}
-	if _, err := e.c.Fingerprints.Write(b); err != nil {
+	defer fingerprintBytes.Put(b)
+	*b = slices.Grow((*b)[:0], 8*n)[:8*n]
+	for some := range all {
+		for _, f := range some {
+			g := FingerprintGroup(f)
+			binary.LittleEndian.PutUint64((*b)[8*next[g]:], f)
+			next[g]++
+		}
+	}
+	if _, err := e.c.Fingerprints.Write(*b); err != nil {
 		return fmt.Errorf("write fingerprints: %w", err)
 	}
 	return nil
 }
+
+// fingerprintBytes are what earlier shards wrote fingerprints from.
+var fingerprintBytes sync.Pool

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"iter"
 	"math/bits"
 	"slices"
 	"sort"
@@ -19,7 +20,8 @@ import (
 // seen remembers the ids of events, exactly, with what tells whether a repeat has the same contents. An id takes 28 bytes and those
 // of its place in an index, 5 to 10; one that is longer than 16 bytes, and no UUID, takes its own length as well.
 type seen struct {
-	sets [kinds]idSet
+	sets  [kinds]idSet
+	spare spareChunks
 }
 
 // idKind says what an id's key is. Ids of two kinds are never equal.
@@ -129,6 +131,7 @@ type idSet struct {
 	spans  []span
 	expect int64  // ids: a hint, which may be wrong
 	sum    uint32 // means nothing; it is what touch reads for
+	spare  *spareChunks
 }
 
 const (
@@ -142,15 +145,30 @@ type idChunk struct {
 	offsets  [chunkIDs]uint32 // less that of their span
 }
 
-// idChunks are those of shards that are done: the next one takes them as they are, which spares the kernel and the collector most of the work.
-var idChunks = sync.Pool{New: func() any { return new(idChunk) }}
+// idChunks are those of shards that are done, each shard's as a *[]*idChunk: the next one takes them as they are, which spares the kernel and the collector
+// most of the work.
+var idChunks sync.Pool
 
-// free gives the memory back. The set must not be used after that.
-func (s *idSet) free() {
-	for _, c := range s.chunks {
-		idChunks.Put(c)
+// spareChunks are those that a shard took and has no ids in yet.
+type spareChunks struct {
+	chunks []*idChunk
+	asked  bool
+}
+
+func (s *spareChunks) take() *idChunk {
+	if !s.asked {
+		s.asked = true
+		if left, ok := idChunks.Get().(*[]*idChunk); ok {
+			s.chunks = *left
+		}
 	}
-	*s = idSet{}
+	last := len(s.chunks) - 1
+	if last < 0 {
+		return new(idChunk)
+	}
+	c := s.chunks[last]
+	s.chunks = s.chunks[:last]
+	return c
 }
 
 // span is where ids lie in the log, from number first on: in one topic partition, at offsets near each other.
@@ -249,7 +267,7 @@ func (s *idSet) add(key idKey, hash uint64, id []byte, at Position, c content) (
 	}
 	i = s.n
 	if i&(chunkIDs-1) == 0 {
-		s.chunks = append(s.chunks, idChunks.Get().(*idChunk))
+		s.chunks = append(s.chunks, s.spare.take())
 	}
 	if s.kind == idLong {
 		key.b = s.keep(id)
@@ -297,7 +315,7 @@ func (s *idSet) addAll(keys []idKey, hashes, contents []uint64, partition int32,
 		}
 		in := i & (chunkIDs - 1)
 		if in == 0 {
-			s.chunks = append(s.chunks, idChunks.Get().(*idChunk))
+			s.chunks = append(s.chunks, s.spare.take())
 		}
 		c := s.chunks[len(s.chunks)-1]
 		c.keys[in], c.contents[in], c.offsets[in] = keys[n], contents[n], uint32(offsets[rows[n]]-from)
@@ -323,15 +341,22 @@ func (s *idSet) touch(hashes []uint64) (sum uint32) {
 func newSeen(expect int64) *seen {
 	s := &seen{}
 	for k := range s.sets {
-		s.sets[k].kind, s.sets[k].expect = idKind(k), expect
+		s.sets[k].kind, s.sets[k].expect, s.sets[k].spare = idKind(k), expect, &s.spare
 	}
 	return s
 }
 
+// free gives the memory back. The ids must not be asked for after that.
 func (s *seen) free() {
+	chunks := s.spare.chunks
 	for k := range s.sets {
-		s.sets[k].free()
+		chunks = append(chunks, s.sets[k].chunks...)
+		s.sets[k] = idSet{}
 	}
+	if len(chunks) > 0 {
+		idChunks.Put(&chunks)
+	}
+	s.spare = spareChunks{}
 }
 
 // firstSeen is the event that came first with an id.
@@ -447,16 +472,23 @@ func Fingerprint(id []byte) uint64 {
 // FingerprintGroup returns the group of a fingerprint; see [Config.Fingerprints].
 func FingerprintGroup(f uint64) int { return int(f >> 52) }
 
-// fingerprints are the hashes of all ids.
-func (s *seen) fingerprints() (out []uint64) {
-	for k := range s.sets {
-		set := &s.sets[k]
-		out = slices.Grow(out, set.n)
-		for i := range set.n {
-			out = append(out, set.key(i).hash(set.kind))
+// fingerprints are the hashes of all ids, some at a time, which are valid until the next are.
+func (s *seen) fingerprints() iter.Seq[[]uint64] {
+	return func(yield func([]uint64) bool) {
+		var hashes [chunkIDs]uint64
+		for k := range s.sets {
+			set := &s.sets[k]
+			for c, chunk := range set.chunks {
+				n := min(set.n-c*chunkIDs, chunkIDs)
+				for i := range n {
+					hashes[i] = chunk.keys[i].hash(set.kind)
+				}
+				if !yield(hashes[:n]) {
+					return
+				}
+			}
 		}
 	}
-	return out
 }
 
 // write writes all ids to w, which it empties into dst now and then.
