@@ -347,6 +347,9 @@ func (e *engine) sort(run *run, b *record.Batch, from, to int) {
 	last := 0 // the slot of the row before: mostly that of this one, too
 	near := e.near(last)
 	dated := timeNulls == nil && allNull(unread, b.Len)
+	if dated && e.sortNear(b, times, from, to) {
+		return
+	}
 	for i := from; i < to; i++ {
 		// Most rows lie near the one before, and nothing is wrong with them.
 		if t := times[i]; dated && near.Contains(t) && partition.Placeable(t) && (b.RecordTimes == nil || !e.stray(t, b.RecordTimes[i])) {
@@ -396,6 +399,59 @@ func (e *engine) sort(run *run, b *record.Batch, from, to int) {
 		}
 		e.rows = append(e.rows, int32(i))
 	}
+}
+
+// sortNear is sort where all rows lie in the partition of the first, or as that before all of the shard's or after them, and nothing is wrong with them: so it is
+// with most batches. Else it is not ok.
+func (e *engine) sortNear(b *record.Batch, times []int64, from, to int) (ok bool) {
+	slot := 0
+	if e.c.Scheme.Buckets == 0 {
+		slot = e.slot(times[from], 0)
+	}
+	near := e.near(max(slot, 0))
+	if slot < 0 && len(e.c.Slots) > 0 {
+		near = e.beyond(times[from])
+	}
+	for _, t := range times[from:to] {
+		if !near.Contains(t) || !partition.Placeable(t) {
+			return false
+		}
+	}
+	if b.RecordTimes != nil {
+		for i, t := range times[from:to] {
+			if e.stray(t, b.RecordTimes[from+i]) {
+				return false
+			}
+		}
+	}
+	if slot < 0 {
+		return true
+	}
+	n := to - from
+	e.rows = slices.Grow(e.rows, n)[:n]
+	for i := range e.rows {
+		e.rows[i] = int32(from + i)
+	}
+	if e.c.Scheme.Buckets == 0 {
+		e.slots = slices.Grow(e.slots, n)[:n]
+		for i := range e.slots {
+			e.slots[i] = int32(slot)
+		}
+	}
+	return true
+}
+
+// beyond is the range of times that are in the window, and before all slots of the shard or after them, as t is.
+func (e *engine) beyond(t int64) spec.Window {
+	first, last := e.near(0), e.near(len(e.c.Slots)-1)
+	w := spec.Window{From: math.MinInt64, To: math.MaxInt64}
+	if e.c.Window != nil {
+		w = *e.c.Window
+	}
+	if t < first.From {
+		return spec.Window{From: w.From, To: first.From}
+	}
+	return spec.Window{From: last.To, To: w.To}
 }
 
 // near is the range of times that are in the window and of a slot, where the shard has slots. It is empty where it should have some.
