@@ -270,7 +270,7 @@ func (r *foldRunner[E, S]) insert(b block[E], n int) (uint32, error) {
 			f.detach(at, r.in.holds)
 		}
 	}
-	id := r.states.insert(r.found.hashes[n], slot, r.found.key(n), *fresh)
+	id := r.states.insert(r.found.hashes[n], slot, r.found.key(n), fresh)
 	if cell := r.found.cells[n]; cell != nil {
 		*cell = id + 1
 	}

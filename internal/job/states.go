@@ -112,9 +112,9 @@ func doubled[T any](s []T, n int) []T {
 }
 
 // insert adds the state of a key that find did not find.
-func (s *states[S]) insert(hash uint64, slot int32, key []byte, state S) uint32 {
+func (s *states[S]) insert(hash uint64, slot int32, key []byte, state *S) uint32 {
 	id := s.add(hash, slot, key)
-	*s.place(id) = state
+	*s.place(id) = *state
 	return id
 }
 
