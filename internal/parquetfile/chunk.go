@@ -32,6 +32,7 @@ type chunkWriter struct {
 	chosen bool            // coding is what suits the first page; see choose
 	millis bool
 	width  int // bytes that a value counts for, beside a string's length
+	full   int // the size at which a page ends
 	zstd   *compressor
 	*bench
 
@@ -191,7 +192,7 @@ func (d *dictionary) grow() {
 }
 
 func newChunkWriter(f record.Field, enc Encoding, millis bool, b *bench) *chunkWriter {
-	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), zstd: &numbers, bench: b, coding: format.Plain, uncoded: format.Plain}
+	c := &chunkWriter{field: f, millis: millis, width: valueWidth(f), full: pageBytes, zstd: &numbers, bench: b, coding: format.Plain, uncoded: format.Plain}
 	switch f.Kind {
 	case record.Bool:
 		c.typ = format.Boolean
@@ -320,7 +321,7 @@ func (c *chunkWriter) append(col *record.Column, from, to int) (size int, err er
 			}
 		}
 		size += p.size - before
-		if p.size >= pageBytes {
+		if p.size >= c.full {
 			if err := c.endPage(); err != nil {
 				return 0, err
 			}
@@ -353,7 +354,7 @@ func (c *chunkWriter) appendRows(col *record.Column, from, to int) (next int, er
 			c.page.values++
 		}
 		c.page.rows++
-		if c.page.size += n; c.page.size >= pageBytes {
+		if c.page.size += n; c.page.size >= c.full {
 			return row + 1, nil
 		}
 	}
@@ -376,11 +377,11 @@ func (c *chunkWriter) appendBulk(col *record.Column, from, to int) (next int) {
 	p := &c.page
 	n, bytes := to-from, 0
 	if c.typ == format.Int64 {
-		n = min(n, (pageBytes-p.size+c.width-1)/c.width)
+		n = min(n, (c.full-p.size+c.width-1)/c.width)
 		p.ints = append(p.ints, col.Int64s[from:from+n]...)
 	} else {
 		ends := col.Strings.Offsets[from : to+1]
-		full := sort.Search(n, func(i int) bool { return p.size+(i+1)*c.width+int(ends[i+1]-ends[0]) >= pageBytes })
+		full := sort.Search(n, func(i int) bool { return p.size+(i+1)*c.width+int(ends[i+1]-ends[0]) >= c.full })
 		n = min(n, full+1)
 		bytes = int(ends[n] - ends[0])
 		base := uint32(len(p.text)) - ends[0] //nolint:gosec // far less, by the size of pages; what wraps around wraps back
@@ -399,7 +400,7 @@ func (c *chunkWriter) appendCoded(s *record.Strings, from, to int) (next int) {
 	p, d := &c.page, &c.dict
 	d.take(s)
 	row, size := from, p.size
-	for ; row < to && size < pageBytes; row++ {
+	for ; row < to && size < c.full; row++ {
 		code := s.Codes[row]
 		known := d.known[code]
 		if known == 0 {

@@ -353,11 +353,16 @@ func (f *File) bounds(c *field, m *footer.Chunk) (lo, hi int64, ok bool) {
 	if s.Min == nil || s.Max == nil {
 		s.Min, s.Max = s.OldMin, s.OldMax // they are ordered as signed integers, which these are
 	}
+	return c.span(s.Min, s.Max)
+}
+
+// span reads bounds of integers as statistics have them. It is not ok where they are missing or contradict themselves.
+func (c *field) span(least, most []byte) (lo, hi int64, ok bool) {
 	switch {
-	case c.Type == format.Int32 && len(s.Min) == 4 && len(s.Max) == 4:
-		lo, hi = int64(int32(binary.LittleEndian.Uint32(s.Min))), int64(int32(binary.LittleEndian.Uint32(s.Max)))
-	case c.Type == format.Int64 && len(s.Min) == 8 && len(s.Max) == 8:
-		lo, hi = int64(binary.LittleEndian.Uint64(s.Min)), int64(binary.LittleEndian.Uint64(s.Max))
+	case c.Type == format.Int32 && len(least) == 4 && len(most) == 4:
+		lo, hi = int64(int32(binary.LittleEndian.Uint32(least))), int64(int32(binary.LittleEndian.Uint32(most)))
+	case c.Type == format.Int64 && len(least) == 8 && len(most) == 8:
+		lo, hi = int64(binary.LittleEndian.Uint64(least)), int64(binary.LittleEndian.Uint64(most))
 	default:
 		return 0, 0, false
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"hindcast/internal/parquetfile/column"
-	"hindcast/internal/parquetfile/footer"
 	"hindcast/internal/record"
 )
 
@@ -24,6 +23,8 @@ type ReadOptions struct {
 	// says false, the others are null in the batch, whatever the file has, and pages that have no other rows are not decompressed.
 	First  []string
 	Wanted func(*record.Batch) bool
+	// Cuts are row groups that are not read whole.
+	Cuts map[int]Cut
 }
 
 const (
@@ -42,8 +43,11 @@ type Reader struct {
 	columns   []reading
 	groups    []int
 	group     int   // the current one, an index into the file's
-	left      int64 // rows of it not yet read
+	at, end   int64 // its rows that are not yet read
+	late      Stretch
+	cuts      map[int]*cutting
 	batchRows int
+	preload   int64 // the most bytes of a row group that are read at once
 	batch     record.Batch
 	wanted    func(*record.Batch) bool
 	codecs    column.Codecs
@@ -56,14 +60,19 @@ type Reader struct {
 type reading struct {
 	*column.Reader
 	field *field
-	chunk *footer.Chunk // of the current row group
 	late  bool          // it is not decoded before its rows are wanted
 	none  record.Column // of nulls, as many as were needed
 }
 
+// cutting is how a row group is read of which there is a [Cut].
+type cutting struct {
+	Cut
+	extents []extent // by column
+}
+
 // Read starts to read rows. Options that do not fit the file are reported by the first Next.
 func (f *File) Read(opts ReadOptions) *Reader {
-	r := &Reader{f: f, groups: opts.RowGroups, batchRows: opts.BatchRows, wanted: opts.Wanted}
+	r := &Reader{f: f, groups: opts.RowGroups, batchRows: opts.BatchRows, preload: preload, wanted: opts.Wanted}
 	if r.batchRows <= 0 {
 		r.batchRows = defaultBatchRows
 	}
@@ -93,7 +102,50 @@ func (f *File) Read(opts ReadOptions) *Reader {
 		r.columns = append(r.columns, reading{field: c, Reader: column.NewReader(c.Shape, &r.codecs, &r.budget), late: late})
 	}
 	r.batch.Columns = make([]record.Column, len(r.columns))
+	if r.err == nil {
+		r.err = guard(func() error { return r.cut(opts.Cuts) })
+	}
 	return r
+}
+
+// cut finds what is read of row groups that are not read whole.
+func (r *Reader) cut(cuts map[int]Cut) error {
+	r.cuts = map[int]*cutting{}
+	for _, g := range r.groups {
+		of, ok := cuts[g]
+		if !ok {
+			continue
+		}
+		all := Stretch{0, r.f.footer.Groups[g].Rows}
+		of.Rows = of.Rows.Within(all)
+		of.Late = of.Late.Within(of.Rows)
+		c := &cutting{Cut: of, extents: make([]extent, len(r.columns))}
+		for i := range r.columns {
+			col, s := &r.columns[i], of.Rows
+			if col.late {
+				s = of.Late
+			}
+			var err error
+			if c.extents[i], err = r.f.extent(g, col.field, s, col.field.name == of.By); err != nil {
+				return r.f.wrap(g, col.field.name, err)
+			}
+		}
+		r.cuts[g] = c
+	}
+	return nil
+}
+
+// extents are what is read of a row group, by column.
+func (r *Reader) extents(group int) []extent {
+	if c := r.cuts[group]; c != nil {
+		return c.extents
+	}
+	g := &r.f.footer.Groups[group]
+	out := make([]extent, len(r.columns))
+	for i := range r.columns {
+		out[i] = whole(&g.Chunks[r.columns[i].field.leaf])
+	}
+	return out
 }
 
 // Next returns the next rows, all of one row group, or io.EOF. Errors are
@@ -114,7 +166,7 @@ func (r *Reader) Next() (*record.Batch, error) {
 
 // Place says where the first row of the batch lies that Next returned last: in which row group, and which of its rows it is.
 func (r *Reader) Place() (group int, row int64) {
-	return r.group, r.f.footer.Groups[r.group].Rows - r.left - int64(r.batch.Len)
+	return r.group, r.at - int64(r.batch.Len)
 }
 
 // wrap places an error, unless it is io.EOF or has its place.
@@ -131,7 +183,7 @@ func (f *File) wrap(group int, name string, err error) error {
 }
 
 func (r *Reader) next() error {
-	for r.left == 0 {
+	for r.at == r.end {
 		if len(r.groups) == 0 {
 			return io.EOF
 		}
@@ -140,16 +192,31 @@ func (r *Reader) next() error {
 			return err
 		}
 	}
-	n := int(min(r.left, int64(r.batchRows)))
-	r.left -= int64(n)
-	r.batch.Len = n
-	if err := r.fill(n, false); err != nil || r.wanted == nil {
+	n := min(r.end-r.at, int64(r.batchRows))
+	// A batch is of rows that columns are read late of, or of none.
+	late := r.at >= r.late.From && r.at < r.late.To
+	switch {
+	case late:
+		n = min(n, r.late.To-r.at)
+	case r.at < r.late.From:
+		n = min(n, r.late.From-r.at)
+	}
+	r.at += n
+	r.batch.Len = int(n)
+	if err := r.fill(int(n), false); err != nil || r.wanted == nil {
 		return err
 	}
-	if r.wanted(&r.batch) {
-		return r.fill(n, true)
+	switch wanted := r.wanted(&r.batch); {
+	case wanted && !late:
+		return &Error{
+			File: r.f.name, RowGroup: r.group, Column: r.cuts[r.group].By,
+			Reason: fmt.Sprintf("its page index says that rows %d to %d have no value that is wanted, but one has: the index cannot be trusted; export the file again, or run with --no-prune",
+				r.at-n, r.at-1),
+		}
+	case wanted:
+		return r.fill(int(n), true)
 	}
-	return r.skip(n)
+	return r.skip(int(n), late)
 }
 
 // fill decodes the next n rows of the columns that come late, or of the others.
@@ -157,12 +224,14 @@ func (r *Reader) fill(n int, late bool) error {
 	return r.each(late, func(c *reading, out *record.Column) error { return c.Fill(n, out) })
 }
 
-// skip passes over the next n rows of the columns that come late.
-func (r *Reader) skip(n int) error {
+// skip leaves out the next n rows of the columns that come late. There says that these are read of them.
+func (r *Reader) skip(n int, there bool) error {
 	return r.each(true, func(c *reading, out *record.Column) error {
-		c.Skip(n)
+		if there {
+			c.Skip(n)
+		}
 		if len(c.none.Nulls)*64 < n {
-			c.none = record.Nulls(c.field.Kind, n)
+			c.none = record.Nulls(c.field.Kind, (n+63)&^63) // as many as the bitmap has
 		}
 		*out = c.none
 		return nil
@@ -180,7 +249,7 @@ func (r *Reader) each(late bool, do func(*reading, *record.Column) error) error 
 			if err := do(c, &r.batch.Columns[i]); err != nil {
 				return err
 			}
-			if r.left == 0 {
+			if r.at == r.end {
 				return c.Finish()
 			}
 			return nil
@@ -194,43 +263,58 @@ func (r *Reader) each(late bool, do func(*reading, *record.Column) error) error 
 
 // start begins a row group.
 func (r *Reader) start() error {
-	g := &r.f.footer.Groups[r.group]
-	r.left = g.Rows
-	if g.Rows == 0 {
+	r.at, r.end = 0, r.f.footer.Groups[r.group].Rows
+	r.late = Stretch{0, r.end}
+	if c := r.cuts[r.group]; c != nil {
+		r.at, r.end, r.late = c.Rows.From, c.Rows.To, c.Late
+	}
+	if r.at == r.end {
 		return nil
 	}
-	for i := range r.columns {
-		c := &r.columns[i]
-		c.chunk = &g.Chunks[c.field.leaf]
-	}
 	column.GiveBack(r.f.r) // the row group before is done
-	total := r.needed(g)
-	if total <= preload {
-		if err := r.preload(g); err != nil {
+	extents := r.extents(r.group)
+	total := needed(extents)
+	if total <= r.preload {
+		if err := r.load(extents); err != nil {
 			return err
 		}
 	}
 	for i := range r.columns {
-		c := &r.columns[i]
-		if total > preload {
-			if err := c.StartAt(c.chunk, r.f.r); err != nil {
+		c, e := &r.columns[i], &extents[i]
+		if len(e.ranges) == 0 {
+			c.Part()
+			continue
+		}
+		if total > r.preload {
+			if err := c.StartAt(e.chunk, r.f.r); err != nil {
 				return err
 			}
+			if len(e.ranges) > 1 {
+				c.ThenAt(e.ranges[1].Offset, e.ranges[1].Length)
+			}
 		}
-		if lo, hi, ok := r.f.bounds(c.field, c.chunk); ok {
+		if lo, hi, ok := r.f.bounds(c.field, e.chunk); ok {
 			c.Expect(lo, hi)
 		}
-		if n, ok := r.f.nulls(c.field, c.chunk); ok {
+		if e.pages != nil {
+			c.ExpectPages(e.pages)
+		}
+		if e.part {
+			c.Skip(int(e.skip))
+			c.Part()
+		} else if n, ok := r.f.nulls(c.field, e.chunk); ok {
 			c.ExpectNulls(n)
 		}
 	}
 	return nil
 }
 
-// needed is how many bytes of a row group are read.
-func (r *Reader) needed(g *footer.Group) (total int64) {
-	for i := range r.columns {
-		total += g.Chunks[r.columns[i].field.leaf].Length()
+// needed is how many bytes are read.
+func needed(extents []extent) (total int64) {
+	for i := range extents {
+		for _, s := range extents[i].ranges {
+			total += s.Length
+		}
 	}
 	return total
 }
@@ -245,19 +329,23 @@ func (r *Reader) Ranges(group int) []Range {
 	if group < 0 || group >= len(r.f.footer.Groups) || r.f.footer.Groups[group].Rows == 0 {
 		return nil
 	}
-	g := &r.f.footer.Groups[group]
-	if r.needed(g) <= preload {
-		return r.spans(g)
+	extents := r.extents(group)
+	total := needed(extents)
+	if total <= r.preload {
+		return spans(extents)
 	}
 	type share struct {
 		Range
 		at float64 // of the column that lies before it
 	}
 	var shares []share
-	for i := range r.columns {
-		c := &g.Chunks[r.columns[i].field.leaf]
-		for at := int64(0); at < c.Length(); at += column.Window {
-			shares = append(shares, share{Range{c.Start() + at, min(column.Window, c.Length()-at)}, float64(at) / float64(c.Length())})
+	for i := range extents {
+		before, of := int64(0), float64(needed(extents[i:i+1]))
+		for _, s := range extents[i].ranges {
+			for at := int64(0); at < s.Length; at += column.Window {
+				shares = append(shares, share{Range{s.Offset + at, min(column.Window, s.Length-at)}, float64(before+at) / of})
+			}
+			before += s.Length
 		}
 	}
 	slices.SortStableFunc(shares, func(a, b share) int { return cmp.Compare(a.at, b.at) })
@@ -268,12 +356,11 @@ func (r *Reader) Ranges(group int) []Range {
 	return out
 }
 
-// spans are the reads that take in all needed chunks of a row group.
-func (r *Reader) spans(g *footer.Group) []Range {
+// spans are the reads that take in all that is needed.
+func spans(extents []extent) []Range {
 	var spans []Range
-	for i := range r.columns {
-		c := &g.Chunks[r.columns[i].field.leaf]
-		spans = append(spans, Range{c.Start(), c.Length()})
+	for i := range extents {
+		spans = append(spans, extents[i].ranges...)
 	}
 	slices.SortFunc(spans, func(a, b Range) int { return cmp.Compare(a.Offset, b.Offset) })
 	n := 0
@@ -288,9 +375,9 @@ func (r *Reader) spans(g *footer.Group) []Range {
 	return spans[:n]
 }
 
-// preload reads all needed chunks of a row group, those near each other at once.
-func (r *Reader) preload(g *footer.Group) error {
-	spans := r.spans(g)
+// load reads all that is needed of a row group, what is near each other at once.
+func (r *Reader) load(extents []extent) error {
+	spans := spans(extents)
 	bufs := make([][]byte, len(spans))
 	size := 0
 	for i, s := range spans {
@@ -306,6 +393,14 @@ func (r *Reader) preload(g *footer.Group) error {
 		r.mem = make([]byte, size+size/4)
 	}
 	mem := r.mem
+	in := func(part Range) []byte {
+		for n, s := range spans {
+			if at := part.Offset - s.Offset; at >= 0 && at < s.Length {
+				return bufs[n][at : at+part.Length]
+			}
+		}
+		return nil
+	}
 	for n, s := range spans {
 		buf := bufs[n]
 		if buf == nil {
@@ -314,16 +409,19 @@ func (r *Reader) preload(g *footer.Group) error {
 				return err
 			}
 			mem = mem[len(buf)+column.Padding:]
+			bufs[n] = buf
 		}
-		for i := range r.columns {
-			c := &r.columns[i]
-			at := c.chunk.Start() - s.Offset
-			if at < 0 || at >= s.Length {
-				continue
-			}
-			if err := c.Start(c.chunk, buf[at:at+c.chunk.Length()]); err != nil {
-				return err
-			}
+	}
+	for i := range r.columns {
+		c, e := &r.columns[i], &extents[i]
+		if len(e.ranges) == 0 {
+			continue
+		}
+		if err := c.Start(e.chunk, in(e.ranges[0])); err != nil {
+			return err
+		}
+		if len(e.ranges) > 1 {
+			c.Then(in(e.ranges[1]))
 		}
 	}
 	return nil

@@ -39,6 +39,8 @@ const (
 type WriterOptions struct {
 	// RowGroupRows is the most rows of a row group; 0 means 131,072. A group ends earlier when its values pass 128 MiB.
 	RowGroupRows int
+	// PageBytes is the size of values, before they are encoded, at which a page ends; 0 means 256 KiB.
+	PageBytes int
 	// Encodings are by column name; other columns are Auto.
 	Encodings map[string]Encoding
 	// Millis names the Timestamp columns that are stored in milliseconds. A value that is no whole millisecond is then an error.
@@ -96,6 +98,7 @@ func NewWriter(w io.Writer, schema record.Schema, opts WriterOptions) (*Writer, 
 	shared := new(bench)
 	for i, f := range schema {
 		c := newChunkWriter(f, opts.Encodings[f.Name], slices.Contains(opts.Millis, f.Name), shared)
+		c.full = cmp.Or(opts.PageBytes, pageBytes)
 		out.columns = append(out.columns, c)
 		out.footer.Schema = append(out.footer.Schema, c.schemaElement(i+1, slices.Contains(opts.Binary, f.Name)))
 		out.footer.ColumnOrders = append(out.footer.ColumnOrders, format.ColumnOrder{Value: new(format.TypeDefinedOrder)})
@@ -137,8 +140,8 @@ func checkOptions(schema record.Schema, opts WriterOptions) error {
 	if len(schema) == 0 {
 		return errors.New("a file needs a column")
 	}
-	if opts.RowGroupRows < 0 {
-		return fmt.Errorf("%d rows per row group", opts.RowGroupRows)
+	if opts.RowGroupRows < 0 || opts.PageBytes < 0 {
+		return fmt.Errorf("%d rows per row group, pages of %d bytes", opts.RowGroupRows, opts.PageBytes)
 	}
 	seen := map[string]record.Kind{}
 	for _, f := range schema {

@@ -29,7 +29,8 @@ type cursor struct {
 	at      int           // the next row
 	last    int64         // the offset at the end of the batch
 	kafka   kafkaColumns
-	untimed bool // the segment has no record times: that column has no values
+	untimed bool          // the segment has no record times: that column has no values
+	firsts  map[int]int64 // of row groups of which only some rows are read, whose offsets follow one another: the offset of the first row
 	// Of exported segments: how the event's columns lie there, and what decodes them where they are one value.
 	fit     *Fit
 	decoder *payload.Decoder
@@ -83,9 +84,17 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 			return nil, c.done()
 		}
 	}
-	c.kafka.begin(in.RowGroups)
+	opts := c.timely(m, parquetfile.ReadOptions{Columns: names, RowGroups: in.RowGroups})
+	if opts.Wanted != nil && !m.times.NoPrune {
+		if err := c.trim(m.times, f, &opts); err != nil {
+			return nil, c.failed(err)
+		}
+		if in.RowGroups = opts.RowGroups; len(in.RowGroups) == 0 {
+			return nil, c.done()
+		}
+	}
 	c.file, c.in.RowGroups = f, in.RowGroups
-	c.r = f.Read(c.timely(m, parquetfile.ReadOptions{Columns: names, RowGroups: in.RowGroups}))
+	c.r = f.Read(opts)
 	if c.all {
 		lo, _, ok := c.kafka.bounds(f, in.RowGroups[0])
 		if !ok {
@@ -146,7 +155,7 @@ func (c *cursor) timely(m *merged, opts parquetfile.ReadOptions) parquetfile.Rea
 		}
 	}
 	at, from, to := slices.Index(opts.Columns, name), m.times.From, m.times.To
-	opts.First = []string{c.kafka.offset, c.kafka.timeName, name}
+	opts.First = []string{name, c.kafka.offset, c.kafka.timeName}
 	if c.explained {
 		opts.First = append(opts.First, ErrorColumn)
 	}
@@ -164,8 +173,12 @@ func (c *cursor) timely(m *merged, opts parquetfile.ReadOptions) parquetfile.Rea
 
 // take makes a batch of what was read.
 func (c *cursor) take(m *merged, read *record.Batch) error {
-	b, err := c.kafka.batch(read)
+	group, row := c.r.Place()
+	b, err := c.kafka.batch(read, group, row)
 	if err != nil {
+		return err
+	}
+	if err := c.placed(c.file, group, row, b.Columns[0].Int64s[0]); err != nil {
 		return err
 	}
 	if c.lends != nil {

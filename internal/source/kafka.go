@@ -20,8 +20,6 @@ type kafkaColumns struct {
 	timeName  string
 	reordered bool // the batch is put together here
 
-	groups  []int // that are read and not yet begun
-	left    plan.Range
 	out     record.Batch
 	offsets []int64
 	times   []int64
@@ -77,11 +75,8 @@ func (k *kafkaColumns) bounds(f *parquetfile.File, group int) (lo, hi int64, ok 
 	return r.First, r.Next - 1, !r.Empty()
 }
 
-// begin is told which row groups are read.
-func (k *kafkaColumns) begin(groups []int) { k.groups = groups }
-
-// batch puts offset and record time before the event's columns of what was read. It is valid until the next call.
-func (k *kafkaColumns) batch(b *record.Batch) (*record.Batch, error) {
+// batch puts offset and record time before the event's columns of what was read, from a row of a row group on. It is valid until the next call.
+func (k *kafkaColumns) batch(b *record.Batch, group int, row int64) (*record.Batch, error) {
 	if !k.reordered {
 		return b, nil
 	}
@@ -90,8 +85,9 @@ func (k *kafkaColumns) batch(b *record.Batch) (*record.Batch, error) {
 	if k.offset != "" {
 		offsets, in = in[0], in[1:]
 	} else {
-		if err := k.number(b.Len); err != nil {
-			return nil, err
+		k.offsets = slices.Grow(k.offsets[:0], b.Len)[:b.Len]
+		for i := range k.offsets {
+			k.offsets[i] = k.ranges[group].First + row + int64(i)
 		}
 		offsets.Int64s = k.offsets
 	}
@@ -108,24 +104,6 @@ func (k *kafkaColumns) batch(b *record.Batch) (*record.Batch, error) {
 	k.out.Len = b.Len
 	k.out.Columns = append(append(k.out.Columns[:0], offsets, times), in...)
 	return &k.out, nil
-}
-
-// number gives the next rows, all of one row group, their offsets.
-func (k *kafkaColumns) number(rows int) error {
-	for k.left.Empty() {
-		if len(k.groups) == 0 || k.groups[0] >= len(k.ranges) {
-			return fmt.Errorf("%s has more rows than its footer states", k.segment)
-		}
-		k.left, k.groups = k.ranges[k.groups[0]], k.groups[1:]
-	}
-	k.offsets = slices.Grow(k.offsets[:0], rows)[:rows]
-	for i := range k.offsets {
-		k.offsets[i] = k.left.First + int64(i)
-	}
-	if k.left.First += int64(rows); k.left.First > k.left.Next {
-		return fmt.Errorf("%s has more rows than its footer states", k.segment)
-	}
-	return nil
 }
 
 // fromMillis reads record times that are integers: Kafka's own are milliseconds.

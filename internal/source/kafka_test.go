@@ -40,7 +40,7 @@ func without(tb testing.TB, store blob.Store, key string, rows []sourcetest.Row,
 			}
 		}
 	}
-	data := sourcetest.Parquet(tb, schema, b, parquetfile.WriterOptions{RowGroupRows: rowGroup})
+	data := sourcetest.Parquet(tb, schema, b, parquetfile.WriterOptions{RowGroupRows: rowGroup, PageBytes: 100})
 	info := sourcetest.Put(tb, store, key, data)
 	in := plan.Input{Partition: rows[0].Partition, Segment: key, ETag: info.ETag, Size: unit.Bytes(info.Size), Rows: int64(len(rows))}
 	for i := 0; i*rowGroup < len(rows); i++ {
@@ -165,3 +165,39 @@ func TestIntegersThatAreNoMillisecondsAreRefused(t *testing.T) {
 }
 
 func dense(first, next int64) plan.Ranges { return plan.Ranges{{First: first, Next: next}} }
+
+// Rows behind pages that are left out have the offsets that they have, counted or not.
+func TestOffsetsBehindPagesThatAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, columns := range [][]string{{source.CapturedColumns.Offset}, nil} {
+		mem := memblob.New()
+		rows := modern(0, plan.Ranges{{First: 5000, Next: 6000}})
+		for i := range rows {
+			at := rows[i].Offset * 1_000_000
+			rows[i].At = &at
+		}
+		in := without(t, mem, "a.parquet", rows, "ms", 400, columns...)
+		if columns != nil {
+			in.FirstOffset = &rows[0].Offset
+		}
+		in.Keep, in.Rows = plan.Ranges{{First: 5100, Next: 5900}}, 800
+		times := &source.Times{Column: "at", From: 5350 * 1_000_000, To: 5450 * 1_000_000}
+		r, err := source.OpenTimes(t.Context(), source.Stores{Segments: mem}, []plan.Input{in}, sourcetest.Schema(), source.Layout{Kafka: source.CapturedColumns}, times)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := sourcetest.Drain(t, r)
+		if len(got) < 100 || len(got) > 200 {
+			t.Errorf("%d rows are read for 100", len(got))
+		}
+		for _, row := range got {
+			want := rows[row.Offset-5000]
+			if o := row.Offset; o < 5350 || o >= 5450 {
+				want.ID, want.Amount, want.Country = row.ID, row.Amount, row.Country
+			}
+			if row.String() != want.String() {
+				t.Fatalf("a row is\n%v, want\n%v", row, want)
+			}
+		}
+	}
+}

@@ -150,7 +150,7 @@ func (l *lends) batch(c *cursor, b *record.Batch) (*record.Batch, error) {
 			continue
 		}
 		if len(l.none[i].Nulls)*64 < b.Len {
-			l.none[i] = record.Nulls(f.Kind, b.Len)
+			l.none[i] = record.Nulls(f.Kind, (b.Len+63)&^63) // as many as the bitmap has
 		}
 		l.out.Columns = append(l.out.Columns, l.none[i])
 	}

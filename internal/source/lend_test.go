@@ -173,7 +173,7 @@ func TestLentColumnsAreThoseThatAreRead(t *testing.T) {
 	lentOnce, readOnce := false, false
 	for seed := range n {
 		rng := rand.New(rand.NewPCG(uint64(seed), 31))
-		l := random(t, rng)
+		l := random(t, rng, 0, sourcetest.Event)
 		twice := rng.IntN(2) * (1 + rng.IntN(300))
 		data, lent, err := lentFile(t, l, 1+rng.IntN(300), twice)
 		if err != nil {

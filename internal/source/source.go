@@ -60,10 +60,14 @@ func Open(ctx context.Context, stores Stores, inputs []plan.Input, schema record
 type Times struct {
 	Column   string
 	From, To int64
+	// NoPrune has the bounds of pages not used.
+	NoPrune bool
 }
 
 // OpenTimes does what Open does for those who want events of some times only: of a row outside them the other columns of the event may be null, whatever
-// the segment has. All rows are read, and their offsets, record times, times and errors are as with Open.
+// the segment has. Offsets, record times, times and errors are as with Open. All rows are read of the row groups in which the input owns
+// offsets; of others those may be missing that are outside the times, as the bounds of their pages say. Whoever owns a row group holds all its times against
+// these bounds.
 func OpenTimes(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, layout Layout, times *Times) (Reader, error) {
 	inputs = slices.Clone(inputs)
 	slices.SortStableFunc(inputs, func(a, b plan.Input) int { return cmp.Compare(a.Partition, b.Partition) })

@@ -35,8 +35,8 @@ type layout struct {
 	rows   []sourcetest.Row
 }
 
-// random makes a layout in which every row is kept by exactly one input.
-func random(t testing.TB, rng *rand.Rand) layout {
+// random makes a layout in which every row is kept by exactly one input. Of each row group of an input all kept offsets are owned, or none.
+func random(t testing.TB, rng *rand.Rand, pageBytes int, event func(partition int32, offset int64) sourcetest.Row) layout {
 	mem := memblob.New()
 	l := layout{stores: source.Stores{Segments: mem, Captured: mem}}
 	for p := range int32(1 + rng.IntN(3)) {
@@ -64,7 +64,7 @@ func random(t testing.TB, rng *rand.Rand) layout {
 				if owner[o] != s && rng.IntN(4) != 0 || owner[o] == -1 {
 					continue
 				}
-				row := sourcetest.Event(p, o)
+				row := event(p, o)
 				if captured && o%17 == 0 {
 					row.Error = "it is no JSON"
 				}
@@ -79,8 +79,14 @@ func random(t testing.TB, rng *rand.Rand) layout {
 				continue
 			}
 			key := strings.Replace(sourcetest.Key(p, int64(s)), "topics", []string{"topics", "captured"}[rng.IntN(2)], 1)
-			in := sourcetest.Input(t, mem, key, rows, captured, parquetfile.WriterOptions{RowGroupRows: 20 + rng.IntN(1000)})
+			opts := parquetfile.WriterOptions{RowGroupRows: 20 + rng.IntN(1000), PageBytes: pageBytes}
+			in := sourcetest.Input(t, mem, key, rows, captured, opts)
 			in.Keep, in.Rows = plan.RangesOf(keep...), kept
+			for group := range slices.Chunk(rows, opts.RowGroupRows) {
+				if rng.IntN(2) == 0 {
+					in.Owned = in.Owned.Union(in.Keep.Clip(plan.Range{First: group[0].Offset, Next: group[len(group)-1].Offset + 1}))
+				}
+			}
 			if in.Keep == nil {
 				in.Keep = plan.Ranges{}
 			}
@@ -103,7 +109,7 @@ func TestEveryRowOnceInOrderHoweverSegmentsOverlap(t *testing.T) {
 		n = 2000
 	}
 	for seed := range n {
-		l := random(t, rand.New(rand.NewPCG(uint64(seed), 1)))
+		l := random(t, rand.New(rand.NewPCG(uint64(seed), 1)), 0, sourcetest.Event)
 		sourcetest.Equal(t, sourcetest.Drain(t, open(t, l.stores, l.inputs...)), l.rows)
 	}
 }
@@ -205,7 +211,9 @@ func TestEventsOfOtherTimesNeedNotBeDecoded(t *testing.T) {
 				}
 			}
 			want = append(want, rows...)
-			inputs = append(inputs, sourcetest.Input(t, mem, fmt.Sprintf("%d.parquet", p), rows, captured, parquetfile.WriterOptions{RowGroupRows: 50 + rng.IntN(600)}))
+			in := sourcetest.Input(t, mem, fmt.Sprintf("%d.parquet", p), rows, captured, parquetfile.WriterOptions{RowGroupRows: 50 + rng.IntN(600)})
+			in.Owned = plan.Ranges{{First: 0, Next: 3000}}
+			inputs = append(inputs, in)
 		}
 		from := rng.Int64N(3000) * 1_000_000
 		times := &source.Times{Column: "at", From: from, To: from + rng.Int64N(1000)*1_000_000}
@@ -225,5 +233,59 @@ func TestEventsOfOtherTimesNeedNotBeDecoded(t *testing.T) {
 		if left < 1000 {
 			t.Errorf("seed %d: the columns of all but %d of %d rows were decoded", seed, left, len(got))
 		}
+	}
+}
+
+// However segments lie and whatever their pages: of rows whose events are of other times, those that the input owns are there all the same, but for columns that only
+// events of the times need; others may be missing.
+func TestPagesOfOtherTimesAreLeftOut(t *testing.T) {
+	n := 5
+	if testenv.Full() {
+		n = 200
+	}
+	missing, pruned := 0, 0
+	for seed := range n {
+		rng := rand.New(rand.NewPCG(uint64(seed), 4))
+		undated := []int{1000, 50}[rng.IntN(2)]
+		l := random(t, rng, 1+rng.IntN(3000), func(partition int32, offset int64) sourcetest.Row {
+			row := sourcetest.Event(partition, offset)
+			at := row.Time - 2_000_000 - rng.Int64N(20_000_000)
+			if row.At = &at; rng.IntN(undated) == 0 {
+				row.At = nil
+			}
+			return row
+		})
+		from := rng.Int64N(2000) * 1_000_000
+		times := &source.Times{Column: "at", From: from, To: from + rng.Int64N(500)*1_000_000, NoPrune: rng.IntN(5) == 0}
+		at := func(row sourcetest.Row) bool { return row.At == nil || *row.At >= times.From && *row.At < times.To }
+		r, err := source.OpenTimes(t.Context(), l.stores, l.inputs, sourcetest.Schema(), source.Layout{Kafka: source.CapturedColumns}, times)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := sourcetest.Drain(t, r)
+		for i, want := range l.rows {
+			owned := slices.ContainsFunc(l.inputs, func(in plan.Input) bool { return in.Partition == want.Partition && in.Owned.Contains(want.Offset) })
+			if i == len(got) || got[i].Partition != want.Partition || got[i].Offset != want.Offset {
+				if owned || at(want) || times.NoPrune {
+					t.Fatalf("seed %d: %v is missing (owned: %v, of %d to %d, not pruned: %v)", seed, want, owned, times.From, times.To, times.NoPrune)
+				}
+				got = slices.Insert(got, i, want)
+				missing++
+				continue
+			}
+			if !at(want) && got[i].ID == "" {
+				want.ID, want.Amount, want.Country = "", 0, nil
+				pruned++
+			}
+			if got[i].String() != want.String() {
+				t.Fatalf("seed %d: row %d is\n%v, want\n%v", seed, i, got[i], want)
+			}
+		}
+		if len(got) != len(l.rows) {
+			t.Fatalf("seed %d: %d rows too many", seed, len(got)-len(l.rows))
+		}
+	}
+	if missing < 10*n || pruned < 10*n {
+		t.Errorf("%d rows were left out, and columns of %d", missing, pruned)
 	}
 }

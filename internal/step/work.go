@@ -531,7 +531,7 @@ func (l *lap) open(ctx context.Context, p *plan.Plan, inputs []plan.Input, c *tr
 	}
 	var times *source.Times
 	if from, to, ok := c.Times(); ok {
-		times = &source.Times{Column: c.Time, From: from, To: to}
+		times = &source.Times{Column: c.Time, From: from, To: to, NoPrune: p.NoPrune}
 	}
 	columns := c.Columns
 	if l.lender != nil {

@@ -44,11 +44,14 @@ type Reader struct {
 	budget *Budget
 	meta   *footer.Chunk
 	in     input
-	own    bool  // in.buf is the reader's own memory
-	unread int64 // values of the chunk in pages not yet begun
-	absent int64 // nulls of the chunk so far
-	skip   int64 // rows that are not wanted and not yet passed over
-	passed bool  // pages were that nobody looked into
+	then   input  // where the chunk goes on, behind in
+	own    bool   // in.buf is the reader's own memory
+	unread int64  // values of the chunk in pages not yet begun
+	absent int64  // nulls of the chunk so far
+	skip   int64  // rows that are not wanted and not yet passed over
+	passed bool   // pages were that nobody looked into
+	part   bool   // rows at the chunk's end are not read
+	pages  []Page // of the chunk that are not begun; nil where they are not known
 
 	hasDict bool
 	entries int // of the dictionary
@@ -112,9 +115,29 @@ func (c *Reader) StartAt(meta *footer.Chunk, r io.ReaderAt) error {
 	return c.start(meta)
 }
 
+// Then says that behind the dictionary that [Reader.Start] was given, the chunk goes on with data, as there.
+func (c *Reader) Then(data []byte) { c.then = input{buf: data, noCRC: c.NoCRC} }
+
+// ThenAt says that behind the dictionary that [Reader.StartAt] was given, the chunk goes on with length bytes at offset off.
+func (c *Reader) ThenAt(off, length int64) { c.then = input{off: off, end: off + length} }
+
+// Page is what a page index states of a data page.
+type Page struct {
+	Values  int64
+	Lo, Hi  int64
+	Bounded bool // by Lo and Hi
+}
+
+// ExpectPages holds data pages against what an index states of them, in order; so no page may follow them.
+func (c *Reader) ExpectPages(pages []Page) { c.pages = pages }
+
+// Part says that not all rows of the chunk will be read.
+func (c *Reader) Part() { c.part = true }
+
 func (c *Reader) start(meta *footer.Chunk) error {
 	c.meta, c.unread, c.left, c.absent, c.bounded = meta, meta.Values, 0, 0, false
 	c.counted, c.skip, c.passed = false, 0, false
+	c.then, c.part, c.pages = input{}, false, nil
 	return c.dropDictionary()
 }
 
@@ -301,6 +324,9 @@ func (c *Reader) plainOf(n int) error {
 
 // Finish holds a chunk against its statistics, and makes sure that it has no more values than its row group has rows.
 func (c *Reader) Finish() error {
+	if c.part {
+		return nil
+	}
 	if err := c.pass(); err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ func (c *Reader) nextPage() error {
 		if skipping && c.skip == 0 {
 			return nil
 		}
+		if c.in.done() && !c.then.done() {
+			c.goOn()
+		}
 		if c.in.done() {
 			return fmt.Errorf("its pages end %d values too early", c.unread)
 		}
@@ -41,6 +44,9 @@ func (c *Reader) nextPage() error {
 		if h.Values == 0 {
 			continue
 		}
+		if err := c.indexed(h.Values); err != nil {
+			return err
+		}
 		if int64(h.Values) > c.unread {
 			return fmt.Errorf("its pages hold more values than the %d that the footer states", c.meta.Values)
 		}
@@ -61,6 +67,30 @@ func (c *Reader) nextPage() error {
 		}
 		return c.values()
 	}
+}
+
+// goOn goes on where the chunk does, behind its dictionary.
+func (c *Reader) goOn() {
+	r, buf := c.in.r, c.in.buf
+	c.in, c.then = c.then, input{}
+	if c.own {
+		c.in.r, c.in.buf, c.in.noCRC = r, buf[:0], c.NoCRC
+	}
+}
+
+// indexed holds a data page against what the page index states of it, and its values from now on.
+func (c *Reader) indexed(values int32) error {
+	if c.pages == nil {
+		return nil
+	}
+	if len(c.pages) == 0 || c.pages[0].Values != int64(values) {
+		return fmt.Errorf("it has a page of %d values where its page index lists another: what that is used for cannot be trusted", values)
+	}
+	p := c.pages[0]
+	if c.pages = c.pages[1:]; p.Bounded {
+		c.Expect(p.Lo, p.Hi)
+	}
+	return nil
 }
 
 func (c *Reader) decompress(codec format.CompressionCodec, src []byte, size int) ([]byte, error) {

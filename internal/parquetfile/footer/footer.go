@@ -88,9 +88,11 @@ type Chunk struct {
 	DataOffset int64
 	DictOffset int64
 	Stats      Statistics
-	// Where its pages are listed, if they are.
-	IndexOffset int64
-	IndexLength int32
+	// Where its pages are listed, if they are, and where their bounds are.
+	IndexOffset  int64
+	IndexLength  int32
+	BoundsOffset int64
+	BoundsLength int32
 	// Slack is how many bytes behind the chunk may still be its own. It is no part of the footer, nor is what follows.
 	Slack int64
 	// Uncounted means that pages which state no nulls may have some: their levels alone say.
@@ -278,6 +280,10 @@ func (r *thriftReader) chunk(typ byte) Chunk {
 			c.IndexOffset = r.int(typ)
 		case 5:
 			c.IndexLength = r.int32(typ)
+		case 6:
+			c.BoundsOffset = r.int(typ)
+		case 7:
+			c.BoundsLength = r.int32(typ)
 		case 8, 9:
 			c.Encrypted = true
 			r.skip(typ)
@@ -381,6 +387,33 @@ func ParseOffsetIndex(b []byte) (pages []Location, err error) {
 		})
 	})
 	return pages, r.err
+}
+
+// PageBounds is what a chunk's column index says of its data pages, each list in their order. Bounds are parts of the bytes that were parsed.
+type PageBounds struct {
+	Empty    []bool // all values are null; the bounds then say nothing
+	Min, Max [][]byte
+	Nulls    []int64 // may be missing
+}
+
+// ParseColumnIndex decodes the bounds of a chunk's data pages. Whether they are as many as there are pages is for the caller.
+func ParseColumnIndex(b []byte) (p PageBounds, err error) {
+	r := &thriftReader{b: b}
+	r.structure(thriftStruct, func(id int16, typ byte) {
+		switch id {
+		case 1:
+			r.list(typ, func(typ byte) { p.Empty = append(p.Empty, r.boolItem(typ)) })
+		case 2:
+			r.list(typ, func(typ byte) { p.Min = append(p.Min, r.binary(typ)) })
+		case 3:
+			r.list(typ, func(typ byte) { p.Max = append(p.Max, r.binary(typ)) })
+		case 5:
+			r.list(typ, func(typ byte) { p.Nulls = append(p.Nulls, r.int(typ)) })
+		default:
+			r.skip(typ)
+		}
+	})
+	return p, r.err
 }
 
 // PageHeader describes a page. Fields of page types other than its own are zero.

@@ -116,6 +116,15 @@ func (r *thriftReader) bool(typ byte) bool {
 	return typ == thriftTrue
 }
 
+// boolItem reads a boolean in a list, which takes a byte: 1, or 2 or 0, as writers differ.
+func (r *thriftReader) boolItem(typ byte) bool {
+	if typ != thriftTrue && typ != thriftFalse {
+		r.fail(fmt.Errorf("metadata has type %d where a boolean belongs", typ))
+		return false
+	}
+	return r.byte() == thriftTrue
+}
+
 // binary reads a string field. It is a part of the input, not a copy.
 func (r *thriftReader) binary(typ byte) []byte {
 	if typ != thriftBinary {
