@@ -2,10 +2,10 @@ package parquetfile
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -25,6 +25,7 @@ func FuzzRead(f *testing.F) {
 	b := randomBatch(rand.New(rand.NewPCG(13, 14)), schema, 20)
 	f.Add(writeFile(f, schema, WriterOptions{RowGroupRows: 15}, b))
 	f.Add(writeFile(f, schema, WriterOptions{Encodings: map[string]Encoding{"z_string": Delta, "a_string": Plain, "a_int64": Delta}}, b))
+	f.Add(writeFile(f, schema, WriterOptions{RowGroupRows: 60, PageBytes: 64}, randomBatch(rand.New(rand.NewPCG(17, 18)), schema, 90)))
 	f.Add([]byte("PAR1PAR1"))
 	for _, data := range ruledFiles(f) {
 		f.Add(data)
@@ -67,17 +68,49 @@ func ruled(f *File) (*File, error) {
 	return f.WithRules(rules)
 }
 
+// cutInTwo has those rows of the row groups read that lie, by the page index of some column, in the upper half of its values.
+func cutInTwo(f *File) (opts ReadOptions, err error) {
+	opts.Cuts = map[int]Cut{}
+	for g, group := range f.RowGroups() {
+		for _, name := range f.Columns() {
+			lo, hi, ok := f.Bounds(g, name)
+			if !ok {
+				continue
+			}
+			s, ok, err := f.Between(g, name, lo/2+hi/2, math.MaxInt64)
+			if err != nil {
+				return opts, err
+			}
+			if ok {
+				all := Stretch{0, group.Rows}
+				opts.Cuts[g] = Cut{Rows: []Stretch{all, s}[g%2], Late: s, By: name}
+				opts.First = []string{name}
+			}
+		}
+	}
+	rows := 0
+	opts.Wanted = func(b *record.Batch) bool {
+		rows += b.Len
+		return rows%2 == 0
+	}
+	return opts, nil
+}
+
 // mustBehave reads data, at most 2,000 batches of it.
 func mustBehave(t testing.TB, data []byte) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	read := func(opts ReadOptions) error {
+	read := func(how func(*File) (ReadOptions, error)) error {
 		f, err := Open(bytes.NewReader(data), int64(len(data)), "fuzz.parquet")
 		if err == nil {
 			f, err = ruled(f)
 		}
+		if err != nil {
+			return err
+		}
+		opts, err := how(f)
 		if err != nil {
 			return err
 		}
@@ -95,10 +128,15 @@ func mustBehave(t testing.TB, data []byte) {
 		return nil
 	}
 	batches := 0
-	err := cmp.Or(read(ReadOptions{}), read(ReadOptions{BatchRows: 100, Wanted: func(*record.Batch) bool {
-		batches++
-		return batches%3 == 0
-	}}))
+	err := errors.Join(
+		read(func(*File) (ReadOptions, error) { return ReadOptions{}, nil }),
+		read(func(*File) (ReadOptions, error) {
+			return ReadOptions{BatchRows: 100, Wanted: func(*record.Batch) bool {
+				batches++
+				return batches%3 == 0
+			}}, nil
+		}),
+		read(cutInTwo))
 	runtime.ReadMemStats(&after)
 	if err != nil && strings.Contains(err.Error(), "panic") {
 		t.Fatal(err)
