@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"hindcast/internal/blob"
 	"hindcast/internal/job"
 	"hindcast/internal/local"
 	"hindcast/internal/step"
@@ -210,6 +211,17 @@ func TestViewsAreDrawnOverEachOther(t *testing.T) {
 	contains(t, "drawn again", out.String()[len(first):], fmt.Sprintf("\x1b[%dA\x1b[J", strings.Count(first, "\n")), "12 records a second, about 1m30s left", "[================] 4 of 4")
 }
 
+// after calls a function when an object was read, or was not there.
+type after struct {
+	blob.Store
+	read func(key string)
+}
+
+func (s after) Get(ctx context.Context, key string, opts blob.GetOptions) (*blob.Object, error) {
+	defer s.read(key)
+	return s.Store.Get(ctx, key, opts)
+}
+
 // What a person is asked, and what people asked, may be damaged: the question is asked again by who goes on with the run, and the rest is named.
 func TestQuestionsThatAreLostAreAskedAgain(t *testing.T) {
 	t.Parallel()
@@ -242,6 +254,34 @@ func TestQuestionsThatAreLostAreAskedAgain(t *testing.T) {
 	was := asked()
 	if was == "" {
 		t.Fatal("no question was kept")
+	}
+	// Who is told that it waits is told what the probe came to, though both appear while the status is put together.
+	result := filepath.Join(ws, "runs", id, "probe.json")
+	late := map[string][]byte{question: mustRead(t, question), result: mustRead(t, result)}
+	for file := range late {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var once sync.Once
+	between := local.Options{Jobs: list, Embedded: true, Wrap: func(s blob.Store) blob.Store {
+		return after{s, func(key string) {
+			if strings.HasSuffix(key, id+"/probe.json") {
+				once.Do(func() {
+					for file, b := range late {
+						if err := os.WriteFile(file, b, 0o600); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}}
+	}}
+	if s := hindcastUnder(t, between, "status", id, "--json", "--workspace", ws).ok(t).status(t); s.Waits != nil && s.Probe == nil {
+		t.Errorf("it waits for %+v, of a probe that came to nothing", *s.Waits)
+	}
+	if asked() != was {
+		t.Fatal("the status did not read what the probe came to")
 	}
 	for _, damage := range []func() error{
 		func() error { return os.Truncate(question, 20) },

@@ -126,6 +126,15 @@ func (w *Workspace) status(ctx context.Context, run string, known commits) (Stat
 	}
 	_, s.Paused = control.Paused()
 	s.Asked = control.Changes
+	decided, err := w.Env.Decision(ctx, run)
+	if err != nil {
+		return s, err
+	}
+	// Before what a person decides by: whoever is told that the run waits is told that, too, however fast the run goes on.
+	waits, err := w.Env.Waits(ctx, run, control, decided)
+	if err != nil {
+		return s, err
+	}
 	progress, err := w.Env.Done(ctx, run)
 	if err != nil {
 		return s, err
@@ -166,12 +175,8 @@ func (w *Workspace) status(ctx context.Context, run string, known commits) (Stat
 		s.Phase = Aborted
 		return s, nil
 	}
-	q, err := w.Env.Waits(ctx, run, control, s.Decision)
-	if err != nil {
-		return s, err
-	}
-	if q != nil {
-		s.Waits = &Waits{q.What, q.At}
+	if waits != nil && s.Decision == nil {
+		s.Waits = &Waits{waits.What, waits.At}
 	}
 	commit, err := known.last(ctx, w.Env, r)
 	if err != nil {
