@@ -86,6 +86,7 @@ type watcher struct {
 	running   map[string]bool     // children
 	failed    map[string]bool
 
+	rows     map[string]int64 // that each shard reads
 	done     map[string]bool
 	finished int64 // rows of done
 	reads    []reading
@@ -223,6 +224,9 @@ func (t *watcher) shards(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if t.rows, err = env.ShardRows(ctx, t.run); err != nil {
+			return err
+		}
 		v.Shards, v.RowsTotal = progress.Shards, sum.ReadRows
 	}
 	for info, err := range blob.All(ctx, env.Workspace, "runs/"+t.run+"/done/") {
@@ -233,12 +237,8 @@ func (t *watcher) shards(ctx context.Context) error {
 		if t.done[shard] {
 			continue
 		}
-		rows, err := env.ShardRows(ctx, t.run, shard)
-		if err != nil {
-			return err
-		}
 		t.done[shard] = true
-		t.finished += rows
+		t.finished += t.rows[shard]
 	}
 	v.Done = len(t.done)
 	t.rate()

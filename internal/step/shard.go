@@ -107,14 +107,14 @@ func (e *Env) Cut(ctx context.Context, run string) (bool, error) {
 	return err == nil, err
 }
 
-// ShardRows is how many rows a shard reads: none, where its parts read them.
-func (e *Env) ShardRows(ctx context.Context, run, shard string) (int64, error) {
-	var sh share
-	err := readJSON(ctx, e.runStore(run), shardKey(shard), &sh)
-	if sh.Parts != nil {
-		return 0, err
+// ShardRows is how many rows each of a run's shards and parts reads, once they are cut: a shard that has parts reads none.
+func (e *Env) ShardRows(ctx context.Context, run string) (map[string]int64, error) {
+	var c cut
+	err := readJSON(ctx, e.runStore(run), cutKey, &c)
+	for id := range c.Parts {
+		delete(c.Rows, id)
 	}
-	return sh.Rows, err
+	return c.Rows, err
 }
 
 // capturedSegments reads what the captures left. One that is missing is an error: the tail would be left out.
