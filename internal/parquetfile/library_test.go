@@ -76,6 +76,55 @@ func TestWriterFooter(t *testing.T) {
 	}
 }
 
+// BenchmarkDecodeSnappy is [BenchmarkDecode] of numbers as DuckDB and Java write them: pages of version 1 of a MiB with Snappy.
+func BenchmarkDecodeSnappy(b *testing.B) {
+	const rows = 1 << 17
+	schema, batch := numeric(rows)
+	types := map[string]parquet.Node{"int64": parquet.Int(64), "int32": parquet.Int(32), "double": parquet.Leaf(parquet.DoubleType), "timestamp": parquet.Timestamp(parquet.Microsecond)}
+	for i, f := range schema {
+		for _, nulls := range nullness {
+			plain := sparse(batch.Columns[i], rows, nulls.every)
+			benchSnappy(b, f.Name+"/plain"+nulls.name, parquet.Encoded(types[f.Name], &parquet.Plain), nulls.nullable, plain)
+			benchSnappy(b, f.Name+"/dictionary"+nulls.name, parquet.Encoded(types[f.Name], &parquet.RLEDictionary), nulls.nullable, sparse(few(plain), rows, nulls.every))
+		}
+	}
+}
+
+func benchSnappy(b *testing.B, name string, node parquet.Node, optional bool, c record.Column) {
+	b.Run(name, func(b *testing.B) {
+		level := 0
+		if optional {
+			node, level = parquet.Optional(node), 1
+		}
+		var rows []parquet.Row
+		for i := range max(len(c.Int64s), len(c.Float64s)) {
+			var v parquet.Value
+			switch {
+			case c.Nulls.Get(i):
+				rows = append(rows, parquet.Row{parquet.NullValue().Level(0, 0, 0)})
+				continue
+			case c.Kind == record.Float64:
+				v = parquet.DoubleValue(c.Float64s[i])
+			case c.Kind == record.Date:
+				v = parquet.Int32Value(int32(c.Int64s[i])) //nolint:gosec // numeric has small ones there
+			default:
+				v = parquet.Int64Value(c.Int64s[i])
+			}
+			rows = append(rows, parquet.Row{v.Level(0, level, 0)})
+		}
+		var buf bytes.Buffer
+		w := parquet.NewGenericWriter[any](&buf, parquet.NewSchema("schema", parquet.Group{"v": node}), parquet.Compression(&parquet.Snappy),
+			parquet.DataPageVersion(1), parquet.PageBufferSize(1<<20))
+		if _, err := w.WriteRows(rows); err != nil {
+			b.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+		benchDecode(b, buf.Bytes())
+	})
+}
+
 // BenchmarkDecodeLengths is [BenchmarkDecode] of strings behind their lengths, which our writer does not write.
 func BenchmarkDecodeLengths(b *testing.B) {
 	_, batch := events(50_000)
