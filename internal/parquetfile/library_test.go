@@ -83,18 +83,18 @@ func BenchmarkDecodeSnappy(b *testing.B) {
 	types := map[string]parquet.Node{"int64": parquet.Int(64), "int32": parquet.Int(32), "double": parquet.Leaf(parquet.DoubleType), "timestamp": parquet.Timestamp(parquet.Microsecond)}
 	for i, f := range schema {
 		for _, nulls := range nullness {
-			plain := sparse(batch.Columns[i], rows, nulls.every)
+			plain := sparse(batch.Columns[i], nulls.every)
 			benchSnappy(b, f.Name+"/plain"+nulls.name, parquet.Encoded(types[f.Name], &parquet.Plain), nulls.nullable, plain)
-			benchSnappy(b, f.Name+"/dictionary"+nulls.name, parquet.Encoded(types[f.Name], &parquet.RLEDictionary), nulls.nullable, sparse(few(plain), rows, nulls.every))
+			benchSnappy(b, f.Name+"/dictionary"+nulls.name, parquet.Encoded(types[f.Name], &parquet.RLEDictionary), nulls.nullable, sparse(few(plain), nulls.every))
 		}
 	}
 }
 
 func benchSnappy(b *testing.B, name string, node parquet.Node, optional bool, c record.Column) {
 	b.Run(name, func(b *testing.B) {
-		level := 0
+		of, level := node, 0
 		if optional {
-			node, level = parquet.Optional(node), 1
+			of, level = parquet.Optional(node), 1
 		}
 		var rows []parquet.Row
 		for i := range max(len(c.Int64s), len(c.Float64s)) {
@@ -113,7 +113,7 @@ func benchSnappy(b *testing.B, name string, node parquet.Node, optional bool, c 
 			rows = append(rows, parquet.Row{v.Level(0, level, 0)})
 		}
 		var buf bytes.Buffer
-		w := parquet.NewGenericWriter[any](&buf, parquet.NewSchema("schema", parquet.Group{"v": node}), parquet.Compression(&parquet.Snappy),
+		w := parquet.NewGenericWriter[any](&buf, parquet.NewSchema("schema", parquet.Group{"v": of}), parquet.Compression(&parquet.Snappy),
 			parquet.DataPageVersion(1), parquet.PageBufferSize(1<<20))
 		if _, err := w.WriteRows(rows); err != nil {
 			b.Fatal(err)

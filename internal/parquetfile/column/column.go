@@ -56,6 +56,8 @@ type Reader struct {
 	hasDict bool
 	entries int // of the dictionary
 	ints    []int64
+	least   int64 // of ints
+	most    int64
 	floats  []float64
 	strings record.Strings
 

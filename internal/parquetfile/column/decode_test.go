@@ -4,10 +4,13 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	parquetdelta "github.com/parquet-go/parquet-go/encoding/delta"
+	"github.com/parquet-go/parquet-go/format"
 
+	"hindcast/internal/parquetfile/footer"
 	"hindcast/internal/record"
 )
 
@@ -78,8 +81,14 @@ func TestHybrid(t *testing.T) {
 		for full := uint32(1) << (width - 1); full < 1<<width; full++ { // the levels that take so many bits
 			h, _ = newHybrid(padded(encodeHybrid(rng, values, width)), uint(width))
 			nulls, present := record.NewBitmap(len(values)), 0
-			got, err := h.levels(int(full), nulls, 0, len(values), make([]uint32, 64))
-			if slices.Max(values) > full {
+			var got int
+			var err error
+			for at := 0; at < len(values) && err == nil; {
+				n, k := min(len(values)-at, 1+rng.IntN(200)), 0
+				k, err = h.levels(int(full), nulls, at, n, make([]uint32, 64))
+				at, got = at+n, got+k
+			}
+			if len(values) > 0 && slices.Max(values) > full {
 				if err == nil {
 					t.Fatalf("width %d: a level of %d is taken where values have %d", width, slices.Max(values), full)
 				}
@@ -119,6 +128,83 @@ func TestHybridTakesNoLengthOnTrust(t *testing.T) {
 	}
 	if _, err := newHybrid(nil, 33); err == nil {
 		t.Error("values of 33 bits were accepted")
+	}
+}
+
+func TestSpread(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		n, of := rng.IntN(400), rng.IntN(150)
+		nulls := record.NewBitmap(of + n)
+		var want, values []int64
+		for at := 0; at < n; {
+			null, run := rng.IntN(2) == 0, 1+rng.IntN(4)
+			if rng.IntN(4) == 0 {
+				run += rng.IntN(200)
+			}
+			for ; run > 0 && at < n; run, at = run-1, at+1 {
+				v := int64(0)
+				if null {
+					nulls.Set(of + at)
+				} else {
+					v = 1 + rng.Int64N(1000)
+					values = append(values, v)
+				}
+				want = append(want, v)
+			}
+		}
+		ints, floats, codes := make([]int64, n), make([]float64, n), make([]uint32, n)
+		for i := range n { // what lies behind the values does not matter
+			v := rng.Int64N(1000)
+			if i < len(values) {
+				v = values[i]
+			}
+			ints[i], floats[i], codes[i] = v, float64(v), uint32(v)
+		}
+		spread(ints, len(values), nulls, of)
+		spread(floats, len(values), nulls, of)
+		spread(codes, len(values), nulls, of)
+		for i, v := range want {
+			if ints[i] != v || floats[i] != float64(v) || codes[i] != uint32(v) {
+				t.Fatalf("row %d of %d, from bit %d on, is %d, %g and %d, want %d", i, n, of, ints[i], floats[i], codes[i], v)
+			}
+		}
+	}
+}
+
+// A dictionary may have values outside the bounds that statistics state, as long as no row has them.
+func TestDictionariesAgainstBounds(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi int64
+		codes  []byte // of two bits
+		says   string
+	}{
+		{10, 30, []byte{0, 1, 2, 0}, ""},
+		{10, 20, []byte{0, 1, 1, 0}, ""},
+		{20, 30, []byte{2, 2, 2, 0}, ""},
+		{10, 20, []byte{0, 1, 2, 0}, "it has values from 10 to 30 where its statistics state 10 to 20"},
+		{20, 30, []byte{2, 1, 2, 0}, "it has values from 10 to 30 where its statistics state 20 to 30"},
+		{10, 30, []byte{0, 1, 3, 0}, "a value refers to entry 3 of a dictionary of 3"},
+		{11, 29, []byte{0, 1, 3, 0}, "a value refers to entry 3 of a dictionary of 3"},
+	} {
+		r := NewReader(Shape{Kind: record.Int64, Type: format.Int64}, &Codecs{}, &Budget{})
+		if err := r.Start(&footer.Chunk{}, padded(nil)); err != nil {
+			t.Fatal(err)
+		}
+		var dict []byte
+		for _, v := range []uint64{20, 10, 30} {
+			dict = binary.LittleEndian.AppendUint64(dict, v)
+		}
+		if err := r.dictionary(footer.PageHeader{Described: true, Values: 3, Uncompressed: 24}, padded(dict)); err != nil {
+			t.Fatal(err)
+		}
+		r.Expect(c.lo, c.hi)
+		r.header.Encoding, r.scratch = format.RLEDictionary, make([]uint32, 8)
+		r.codes, _ = newHybrid(padded([]byte{3, c.codes[0] | c.codes[1]<<2 | c.codes[2]<<4 | c.codes[3]<<6, 0}), 2)
+		err := r.readInts(make([]int64, 4))
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("codes %v within %d to %d: %v; want: %q", c.codes, c.lo, c.hi, err, c.says)
+		}
 	}
 }
 

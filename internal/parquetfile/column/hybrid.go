@@ -133,8 +133,9 @@ func (h *hybrid) fill(dst []uint32) error {
 		}
 		switch {
 		case repeated:
-			for i := range dst[:n] {
-				dst[i] = h.value
+			run, value := dst[:n], h.value
+			for i := range run {
+				run[i] = value
 			}
 		case len(dst) < len(small):
 			copy(dst, small[:n])
@@ -148,14 +149,17 @@ func (h *hybrid) fill(dst []uint32) error {
 func (h *hybrid) levels(full int, nulls record.Bitmap, at, n int, buf []uint32) (present int, err error) {
 	top := uint32(full) //nolint:gosec // a depth
 	for n > 0 {
-		if top == 1 && h.run == 0 && h.left == 0 && len(h.packed) >= 8 && n >= 64 { // a bit each
-			absent := ^binary.LittleEndian.Uint64(h.packed)
-			nulls[at>>6] |= absent << (at & 63)
-			if at&63 > 0 {
-				nulls[at>>6+1] |= absent >> (64 - at&63)
+		if h.run == 0 && h.left == 0 && len(h.packed) == 0 {
+			if err := h.header(); err != nil {
+				return 0, fmt.Errorf("definition levels: %w", err)
 			}
-			present += 64 - bits.OnesCount64(absent)
-			h.packed, at, n = h.packed[8:], at+64, n-64
+		}
+		if top == 1 && h.run == 0 && h.left == 0 && len(h.packed) > 0 && n >= 8 { // a bit each
+			k := min(64, 8*len(h.packed), n&^7)
+			absent := ^binary.LittleEndian.Uint64(h.packed[:8]) & (^uint64(0) >> (64 - k))
+			mark(nulls, at, absent)
+			present += k - bits.OnesCount64(absent)
+			h.packed, at, n = h.packed[k/8:], at+k, n-k
 			continue
 		}
 		k, repeated, err := h.next(n, buf)
@@ -168,8 +172,8 @@ func (h *hybrid) levels(full int, nulls record.Bitmap, at, n int, buf []uint32) 
 		case repeated && h.value > top:
 			return 0, tooDeep(h.value, top)
 		case repeated:
-			for i := range k {
-				nulls.Set(at + i)
+			for i := 0; i < k; i += 64 {
+				mark(nulls, at+i, ^uint64(0)>>(64-min(64, k-i)))
 			}
 		case top == 1:
 			for i, v := range buf[:k] {
@@ -192,6 +196,14 @@ func (h *hybrid) levels(full int, nulls record.Bitmap, at, n int, buf []uint32) 
 		at, n = at+k, n-k
 	}
 	return present, nil
+}
+
+// mark sets the bits of word from bit at on.
+func mark(b record.Bitmap, at int, word uint64) {
+	b[at>>6] |= word << (at & 63)
+	if rest := word >> 1 >> (63 - at&63); rest != 0 {
+		b[at>>6+1] |= rest
+	}
 }
 
 func tooDeep(level, top uint32) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -233,6 +234,9 @@ func (c *Reader) dictionary(h footer.PageHeader, body []byte) error {
 	}
 	if err != nil {
 		return err
+	}
+	if len(c.ints) > 0 {
+		c.least, c.most = slices.Min(c.ints), slices.Max(c.ints)
 	}
 	if c.strings.Dictionary = record.NewDictionary(); n == 0 {
 		c.strings = noEntry()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
@@ -126,21 +127,37 @@ func plainInts(dst []int64, data []byte, typ format.Type) ([]byte, error) {
 		if len(data) < 4*len(dst) {
 			return nil, errFewer
 		}
-		src := data[:4*len(dst)]
-		for i := range dst {
-			dst[i] = int64(int32(binary.LittleEndian.Uint32(src[4*i:])))
+		i := 0
+		for ; i+8 <= len(dst); i += 8 { // lengths are checked once for eight
+			d, s := (*[8]int64)(dst[i:]), (*[32]byte)(data[4*i:])
+			d[0], d[1], d[2], d[3] = plainInt32(s[0:]), plainInt32(s[4:]), plainInt32(s[8:]), plainInt32(s[12:])
+			d[4], d[5], d[6], d[7] = plainInt32(s[16:]), plainInt32(s[20:]), plainInt32(s[24:]), plainInt32(s[28:])
+		}
+		for ; i < len(dst); i++ {
+			dst[i] = plainInt32(data[4*i:])
 		}
 		return data[4*len(dst):], nil
 	}
 	if len(data) < 8*len(dst) {
 		return nil, errFewer
 	}
-	src := data[:8*len(dst)]
-	for i := range dst {
-		dst[i] = int64(binary.LittleEndian.Uint64(src[8*i:]))
+	i := 0
+	for ; i+8 <= len(dst); i += 8 {
+		d, s := (*[8]int64)(dst[i:]), (*[64]byte)(data[8*i:])
+		d[0], d[1], d[2], d[3] = plainInt64(s[0:]), plainInt64(s[8:]), plainInt64(s[16:]), plainInt64(s[24:])
+		d[4], d[5], d[6], d[7] = plainInt64(s[32:]), plainInt64(s[40:]), plainInt64(s[48:]), plainInt64(s[56:])
+	}
+	for ; i < len(dst); i++ {
+		dst[i] = plainInt64(data[8*i:])
 	}
 	return data[8*len(dst):], nil
 }
+
+func plainInt32(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }
+
+func plainInt64(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }
+
+func plainDouble(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }
 
 func plainFloats(dst []float64, data []byte, typ format.Type) ([]byte, error) {
 	if typ == format.Float {
@@ -155,8 +172,14 @@ func plainFloats(dst []float64, data []byte, typ format.Type) ([]byte, error) {
 	if len(data) < 8*len(dst) {
 		return nil, errFewer
 	}
-	for i := range dst {
-		dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
+	i := 0
+	for ; i+8 <= len(dst); i += 8 {
+		d, s := (*[8]float64)(dst[i:]), (*[64]byte)(data[8*i:])
+		d[0], d[1], d[2], d[3] = plainDouble(s[0:]), plainDouble(s[8:]), plainDouble(s[16:]), plainDouble(s[24:])
+		d[4], d[5], d[6], d[7] = plainDouble(s[32:]), plainDouble(s[40:]), plainDouble(s[48:]), plainDouble(s[56:])
+	}
+	for ; i < len(dst); i++ {
+		dst[i] = plainDouble(data[8*i:])
 	}
 	return data[8*len(dst):], nil
 }
@@ -232,12 +255,11 @@ func (c *Reader) readInts(dst []int64) (err error) {
 		if err := c.codes.fill(codes); err != nil {
 			return err
 		}
-		dict := c.ints
-		for i, code := range codes {
-			if int(code) >= len(dict) {
-				return errCode(code, len(dict))
-			}
-			dst[i] = dict[code]
+		if err := gather(dst, codes, c.ints); err != nil {
+			return err
+		}
+		if c.least >= c.lo && c.most <= c.hi {
+			return nil // whatever the dictionary has is within the bounds
 		}
 		return c.check(dst)
 	}
@@ -281,16 +303,26 @@ func (c *Reader) readWide(n int) error {
 
 // check holds values against the footer's bounds, which may have decided what is read.
 func (c *Reader) check(v []int64) error {
-	if !c.bounded || len(v) == 0 {
+	if !c.bounded {
 		return nil
 	}
-	above := uint64(0) // how far a value lies above the least, which for those below it is farthest
+	lo, span := c.lo, uint64(c.hi-c.lo)
 	for _, x := range v {
-		above = max(above, uint64(x-c.lo))
+		if uint64(x-lo) > span {
+			least, most := slices.Min(v), slices.Max(v)
+			return fmt.Errorf("it has values from %d to %d where its statistics state %d to %d: what they are used for cannot be trusted", least, most, c.lo, c.hi)
+		}
 	}
-	if above > uint64(c.hi-c.lo) {
-		lo, hi := slices.Min(v), slices.Max(v)
-		return fmt.Errorf("it has values from %d to %d where its statistics state %d to %d: what they are used for cannot be trusted", lo, hi, c.lo, c.hi)
+	return nil
+}
+
+// gather takes the dictionary's values for codes.
+func gather[T int64 | float64](dst []T, codes []uint32, dict []T) error {
+	for i, code := range codes[:len(dst)] {
+		if int(code) >= len(dict) {
+			return errCode(code, len(dict))
+		}
+		dst[i] = dict[code]
 	}
 	return nil
 }
@@ -347,12 +379,7 @@ func (c *Reader) readFloats(dst []float64) (err error) {
 		if err := c.codes.fill(codes); err != nil {
 			return err
 		}
-		for i, code := range codes {
-			if int(code) >= len(c.floats) {
-				return errCode(code, len(c.floats))
-			}
-			dst[i] = c.floats[code]
-		}
+		return gather(dst, codes, c.floats)
 	case e == format.ByteStreamSplit:
 		var raw [8]byte
 		for i := range dst {
@@ -374,11 +401,16 @@ func (c *Reader) readCodes(dst []uint32) error {
 	if err := c.codes.fill(dst); err != nil {
 		return err
 	}
-	greatest := uint32(0)
-	for _, code := range dst {
+	var greatest, b, d, e uint32
+	rest := dst
+	for ; len(rest) >= 4; rest = rest[4:] {
+		x := (*[4]uint32)(rest)
+		greatest, b, d, e = max(greatest, x[0]), max(b, x[1]), max(d, x[2]), max(e, x[3])
+	}
+	for _, code := range rest {
 		greatest = max(greatest, code)
 	}
-	if len(dst) > 0 && int(greatest) >= c.entries {
+	if greatest = max(greatest, b, d, e); len(dst) > 0 && int(greatest) >= c.entries {
 		return errCode(greatest, c.entries)
 	}
 	return nil
@@ -501,10 +533,45 @@ func (c *Reader) readDeltaBytes(dst *record.Strings, n int) error {
 	return nil
 }
 
+// slots are, for eight rows of which a bit says whether there is a value, where among the values theirs lies; 8 is none.
+var slots = func() (p [256][8]uint8) {
+	for there := range p {
+		n := uint8(0)
+		for row := range p[there] {
+			p[there][row] = 8
+			if there>>row&1 == 1 {
+				p[there][row] = n
+				n++
+			}
+		}
+	}
+	return p
+}()
+
 // spread moves the values at the start of v to the rows that are not null; of is the first row's bit. Null rows get zeros.
 func spread[T int64 | float64 | uint32](v []T, present int, nulls record.Bitmap, of int) {
-	for i, j := len(v)-1, present-1; i > j; i-- {
-		// Without branches: nulls come in no order.
+	var few [16]T           // eight values, then zeros
+	i, j := len(v), present // rows and values that are not yet moved
+	for ; i > j && i >= 64; i -= 64 {
+		switch there := ^word(nulls, of+i-64); there {
+		case 0:
+			clear(v[i-64 : i])
+		case ^uint64(0):
+			copy(v[i-64:i], v[j-64:j])
+			j -= 64
+		default: // without branches: nulls come in no order
+			for row := i - 8; row >= i-64; row -= 8 {
+				m := uint8(there >> 56)
+				there <<= 8
+				j -= bits.OnesCount8(m)
+				*(*[8]T)(few[:8]) = [8]T(v[j:])
+				to, from := (*[8]T)(v[row:]), &slots[m]
+				to[0], to[1], to[2], to[3] = few[from[0]&15], few[from[1]&15], few[from[2]&15], few[from[3]&15]
+				to[4], to[5], to[6], to[7] = few[from[4]&15], few[from[5]&15], few[from[6]&15], few[from[7]&15]
+			}
+		}
+	}
+	for i, j := i-1, j-1; i > j; i-- {
 		null := int(nulls[(of+i)>>6] >> ((of + i) & 63) & 1)
 		x := v[max(j, 0)]
 		if null == 1 {
@@ -513,4 +580,13 @@ func spread[T int64 | float64 | uint32](v []T, present int, nulls record.Bitmap,
 		v[i] = x
 		j -= 1 - null
 	}
+}
+
+// word is the 64 bits from bit at on.
+func word(b record.Bitmap, at int) uint64 {
+	w := b[at>>6] >> (at & 63)
+	if at&63 > 0 {
+		w |= b[at>>6+1] << (64 - at&63)
+	}
+	return w
 }
