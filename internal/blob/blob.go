@@ -83,7 +83,7 @@ func (c Condition) Check(current ETag, exists bool) error {
 	return nil
 }
 
-// Object is an open read. The caller closes Body.
+// Object is an open read. The caller closes Body. One that lies on this machine may be read at any place, too: its Body is then an [io.ReaderAt].
 type Object struct {
 	Info
 	Body io.ReadCloser

@@ -62,3 +62,6 @@ func (h hooked) Delete(ctx context.Context, key string) error {
 	op.Done = true
 	return h.fn(op)
 }
+
+// Draft begins an object; see [NewDraft]. Only its put is a durable effect.
+func (h hooked) Draft(key string) (Draft, bool) { return draftOf(h.Store, key) }

@@ -72,3 +72,6 @@ func (s sub) Delete(ctx context.Context, key string) error {
 	}
 	return s.store.Delete(ctx, s.prefix+key)
 }
+
+// Draft begins an object in s where that can; see [NewDraft].
+func (s sub) Draft(key string) (Draft, bool) { return draftOf(s.store, s.prefix+key) }

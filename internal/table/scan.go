@@ -181,32 +181,34 @@ func (r *fileReader) follow() error {
 	return nil
 }
 
-// download fetches a file, up to so many bytes into memory, and proves that it is the one that was written. Done releases it.
+// download proves that a file is the one that was written, and gives it: as it lies, if it lies on this machine, else fetched, up to so many bytes into memory.
+// Done releases it.
 func download(ctx context.Context, store blob.Store, f File, memory int64) (_ io.ReaderAt, done func(), err error) {
 	o, err := store.Get(ctx, f.Path, blob.GetOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
-	defer o.Body.Close()
-	if o.Size != int64(f.Bytes) {
-		return nil, nil, fmt.Errorf("it has %d bytes, the manifest says %d: it was replaced or damaged", o.Size, f.Bytes)
-	}
+	done = func() { o.Body.Close() }
 	sum := sha256.New()
 	var data io.ReaderAt
-	done = func() {}
-	if o.Size <= memory {
+	at, here := o.Body.(io.ReaderAt)
+	switch {
+	case o.Size != int64(f.Bytes):
+		err = fmt.Errorf("it has %d bytes, the manifest says %d: it was replaced or damaged", o.Size, f.Bytes)
+	case here:
+		_, err = io.Copy(sum, o.Body)
+		data = at
+	case o.Size <= memory:
 		var buf bytes.Buffer
 		buf.Grow(int(o.Size))
 		_, err = io.Copy(io.MultiWriter(&buf, sum), o.Body)
 		data = bytes.NewReader(buf.Bytes())
-	} else {
-		tmp, errTemp := scratch.New("")
-		if errTemp != nil {
-			return nil, nil, errTemp
+	default:
+		var tmp *scratch.File
+		if tmp, err = scratch.New(""); err == nil {
+			_, err = io.Copy(io.MultiWriter(tmp, sum), o.Body)
+			data, done = tmp, func() { o.Body.Close(); _ = tmp.Close() }
 		}
-		done = func() { _ = tmp.Close() }
-		_, err = io.Copy(io.MultiWriter(tmp, sum), o.Body)
-		data = tmp
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); err == nil && got != f.SHA256 {
 		err = fmt.Errorf("its SHA-256 is %s, the manifest says %s: it was replaced or damaged", got, f.SHA256)

@@ -17,13 +17,12 @@ import (
 	"hindcast/internal/blob"
 	"hindcast/internal/parquetfile"
 	"hindcast/internal/record"
-	"hindcast/internal/scratch"
 	"hindcast/internal/unit"
 )
 
 // WriteOptions are for [WriteFile]. The zero value works.
 type WriteOptions struct {
-	// Scratch is the folder in which files are built; "" is the system's.
+	// Scratch is the folder in which files are built that the store cannot take from where they will lie; "" is the system's.
 	Scratch string
 	// Target is the size at which [WriteFiles] begins the next file; 0 means that there is one.
 	Target unit.Bytes
@@ -102,6 +101,11 @@ func (f *Files) write(ctx context.Context, b *record.Batch) error {
 	}
 	for at := 0; at < b.Len; {
 		var err error
+		if f.w.out == nil {
+			if err := f.w.start(f.store, f.path(len(f.done))); err != nil {
+				return err
+			}
+		}
 		if at, err = f.w.write(b, at); err != nil {
 			return err
 		}
@@ -175,7 +179,7 @@ func (f *Files) rest(yield func(*record.Batch) bool) error {
 // Discard gives up what is not in the store, and the scratch that it takes.
 func (f *Files) Discard() { f.w.discard() }
 
-// fileWriter builds a file in the scratch folder.
+// fileWriter builds a file.
 type fileWriter struct {
 	schema  Schema
 	label   string
@@ -188,7 +192,7 @@ type fileWriter struct {
 	column     record.Column
 	columnRows int
 
-	file *scratch.File
+	file blob.Draft
 	buf  *bufio.Writer
 	sum  hash.Hash
 	out  *parquetfile.Writer
@@ -204,10 +208,7 @@ func newFileWriter(s Schema, label string, opts WriteOptions) *fileWriter {
 
 // write takes rows from one on, until the file has its size, and returns which is next.
 func (w *fileWriter) write(b *record.Batch, from int) (next int, err error) {
-	if w.out == nil {
-		if err := w.start(); err != nil {
-			return from, err
-		}
+	if w.rows == 0 {
 		w.bounds[0] = keyText(b, from, 0, w.schema.Keys)
 	}
 	all := b
@@ -227,13 +228,14 @@ func (w *fileWriter) write(b *record.Batch, from int) (next int, err error) {
 	return next, err
 }
 
-func (w *fileWriter) start() (err error) {
+// start begins the file that is to be stored under a name.
+func (w *fileWriter) start(store blob.Store, path string) (err error) {
 	if w.schema.Scheme.ByTime() {
 		if w.value, err = w.schema.Scheme.Value(w.label); err != nil {
 			return err
 		}
 	}
-	if w.file, err = scratch.New(w.scratch); err != nil {
+	if w.file, err = blob.NewDraft(store, path, w.scratch); err != nil {
 		return err
 	}
 	w.buf = bufio.NewWriterSize(io.MultiWriter(w.file, w.sum), 64<<10)
@@ -255,7 +257,7 @@ func (w *fileWriter) finish(ctx context.Context, store blob.Store, path string) 
 	return f, PutOnce(ctx, store, path, w.file, f.SHA256)
 }
 
-// close makes the file in the scratch folder whole, and returns its size.
+// close makes the file whole, and returns its size.
 func (w *fileWriter) close() (size int64, err error) {
 	if err := w.out.Close(); err != nil {
 		return 0, err

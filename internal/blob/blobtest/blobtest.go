@@ -32,6 +32,7 @@ func RunWith(t *testing.T, opts Options, open func(t *testing.T) blob.Store) {
 		test func(*testing.T, blob.Store)
 	}{
 		{"RoundTrip", roundTrip},
+		{"Drafts", drafts},
 		{"Keys", keys},
 		{"BadKeys", badKeys},
 		{"Ranges", ranges},
@@ -131,6 +132,59 @@ func roundTrip(t *testing.T, s blob.Store) {
 		_, err = s.Head(t.Context(), key)
 		wantErr(t, err, blob.ErrNotFound)
 	}
+}
+
+// drafts builds objects where they will lie, or wherever the store lets them.
+func drafts(t *testing.T, s blob.Store) {
+	for i, n := range sizes {
+		key := fmt.Sprintf("drafts/%d/object", n)
+		b := content(n, uint64(i))
+		d, err := blob.NewDraft(s, key, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rest := b; len(rest) > 0; {
+			part := rest[:min(len(rest), 100_000)]
+			if _, err := d.Write(part); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[len(part):]
+		}
+		if page, err := s.List(t.Context(), key, "", 1); err != nil || len(page) > 0 {
+			t.Errorf("what is not put is listed: %+v, %v", page, err)
+		}
+		got := make([]byte, n)
+		if _, err := d.ReadAt(got, 0); err != nil && !errors.Is(err, io.EOF) || !bytes.Equal(got, b) {
+			t.Fatalf("what was written is not there: %v", err)
+		}
+		put(t, s, key, []byte("in the way"), blob.Condition{})
+		_, err = s.Put(t.Context(), key, d, blob.Condition{IfAbsent: true})
+		wantErr(t, err, blob.ErrPrecondition)
+		// It can be put more than once, and elsewhere.
+		for _, key := range []string{key, key, key + "-too", fmt.Sprintf("drafts/other/%d", n)} {
+			info, err := s.Put(t.Context(), key, d, blob.Condition{})
+			if err != nil || info.Key != key || info.Size != int64(n) {
+				t.Fatalf("put gives %+v, %v", info, err)
+			}
+			wantBytes(t, s, key, b)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		wantBytes(t, s, key, b)
+	}
+	d, err := blob.NewDraft(s, "drafts/none", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Write([]byte("given up")); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = s.Head(t.Context(), "drafts/none")
+	wantErr(t, err, blob.ErrNotFound)
 }
 
 func keys(t *testing.T, s blob.Store) {

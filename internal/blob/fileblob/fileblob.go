@@ -1,7 +1,7 @@
 // Package fileblob keeps objects as files below a folder. Files that others put
 // there are objects, too.
 //
-// A put writes a temporary file beside its target, syncs it, locks the target's
+// A put writes a temporary file beside its target, or takes one that was begun there ([Store.Draft]), syncs it, locks the target's
 // folder (flock on the folder itself, so that stores opened at different roots
 // contend on the same lock, and nothing is left behind), checks the condition, renames,
 // unlocks, and syncs the folder. Readers take no lock: a file is never written in place. Not
@@ -182,14 +182,28 @@ func (b *fileBody) Read(p []byte) (int, error) {
 	if b.left > 0 && err == nil {
 		return n, nil
 	}
-	st, statErr := b.f.Stat()
-	if statErr != nil {
-		return 0, statErr
-	}
-	if st.Size() != b.info.Size || !st.ModTime().Equal(b.info.Modified) {
-		return 0, fmt.Errorf("%w: %s was overwritten while it was read", blob.ErrPrecondition, b.f.Name())
+	if err := b.same(); err != nil {
+		return 0, err
 	}
 	return n, err
+}
+
+// ReadAt reads at an offset from the range's beginning; see [blob.Object].
+func (b *fileBody) ReadAt(p []byte, off int64) (int, error) {
+	n, err := b.r.ReadAt(p, off)
+	if err := cmp.Or(b.ctx.Err(), b.same()); err != nil {
+		return 0, err
+	}
+	return n, err
+}
+
+// same asks that the file was not overwritten.
+func (b *fileBody) same() error {
+	st, err := b.f.Stat()
+	if err == nil && (st.Size() != b.info.Size || !st.ModTime().Equal(b.info.Modified)) {
+		err = fmt.Errorf("%w: %s was overwritten while it was read", blob.ErrPrecondition, b.f.Name())
+	}
+	return err
 }
 
 func (b *fileBody) Close() error { return b.f.Close() }
@@ -237,7 +251,7 @@ func (s *Store) put(ctx context.Context, key string, body io.ReadSeeker, cond bl
 		return blob.Info{}, err
 	}
 	s.sweep(dir)
-	temp, err := writeTemp(dir, body)
+	temp, err := tempOf(dir, body)
 	if err != nil {
 		return blob.Info{}, err
 	}
@@ -275,6 +289,17 @@ func check(path, key string, cond blob.Condition) error {
 	return cond.Check(current.ETag, err == nil)
 }
 
+// tempOf makes body a synced file in dir, and returns its path.
+func tempOf(dir string, body io.ReadSeeker) (path string, err error) {
+	if d, ok := body.(*draft); ok && d.dir == dir {
+		if path, err := d.link(); err == nil {
+			return path, nil
+		}
+		// It was put before, or this system cannot: it is copied as any other.
+	}
+	return writeTemp(dir, body)
+}
+
 // writeTemp writes body to a new, synced file in dir and returns its path.
 func writeTemp(dir string, body io.ReadSeeker) (path string, err error) {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
@@ -293,15 +318,20 @@ func writeTemp(dir string, body io.ReadSeeker) (path string, err error) {
 	if _, err := io.Copy(f, body); err != nil {
 		return "", err
 	}
+	return f.Name(), settle(f, f.Name())
+}
+
+// settle ends writing a file.
+func settle(f *os.File, path string) error {
 	if err := f.Chmod(0o644); err != nil {
-		return "", err
+		return err
 	}
 	// The kernel's own times are coarse; this one tells apart two puts of one tick, which may get the same inode.
 	now := time.Now()
-	if err := os.Chtimes(f.Name(), now, now); err != nil {
-		return "", err
+	if err := os.Chtimes(path, now, now); err != nil {
+		return err
 	}
-	return f.Name(), f.Sync()
+	return f.Sync()
 }
 
 // makeDir makes dir and its parents, durably.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -227,9 +228,47 @@ func TestOverwrittenWhileRead(t *testing.T) {
 	defer o.Body.Close()
 	_, err = io.CopyN(io.Discard, o.Body, 1000)
 	must(t, err)
+	at := o.Body.(io.ReaderAt)
+	if n, err := at.ReadAt(make([]byte, 1000), 199_500); n != 500 || !errors.Is(err, io.EOF) {
+		t.Errorf("at the end of the range it reads %d bytes: %v", n, err)
+	}
 	must(t, os.WriteFile(filepath.Join(dir, "x"), bytes.Repeat([]byte("b"), 300_000), 0o644))
+	if _, err := at.ReadAt(make([]byte, 1000), 0); !errors.Is(err, blob.ErrPrecondition) {
+		t.Error(err)
+	}
 	if _, err := io.Copy(io.Discard, o.Body); !errors.Is(err, blob.ErrPrecondition) {
 		t.Error(err)
+	}
+}
+
+// A draft that is put becomes the object: it is not copied, and a process that ends before leaves nothing.
+func TestDraftsLieWhereTheyWillBe(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("files without a name are Linux's")
+	}
+	dir := t.TempDir()
+	s := open(t, dir)
+	for folder, in := range map[string]blob.Store{"": s, "sub": blob.Hook(blob.Sub(s, "sub"), func(blob.Op) error { return nil })} {
+		d, err := blob.NewDraft(in, "a/x", "/nowhere")
+		must(t, err)
+		_, err = d.Write(make([]byte, 5<<20))
+		must(t, err)
+		if entries, err := os.ReadDir(filepath.Join(dir, folder, "a")); err != nil || len(entries) > 0 {
+			t.Errorf("there are %v, %v", entries, err)
+		}
+		before, err := d.(interface{ Stat() (fs.FileInfo, error) }).Stat()
+		must(t, err)
+		info, err := in.Put(t.Context(), "a/x", d, blob.Condition{IfAbsent: true})
+		must(t, err)
+		must(t, d.Close())
+		after, err := os.Stat(filepath.Join(dir, folder, "a/x"))
+		must(t, err)
+		if !os.SameFile(before, after) || after.Mode().Perm() != 0o644 {
+			t.Errorf("it was copied, or has the mode %v", after.Mode())
+		}
+		if head, err := in.Head(t.Context(), "a/x"); err != nil || head.ETag != info.ETag {
+			t.Errorf("head gives %v, %v, put %v", head.ETag, err, info.ETag)
+		}
 	}
 }
 
