@@ -117,6 +117,7 @@ type mapRunner[E, R any] struct {
 	lent     []string // then the place is the last of same
 	nothing  map[record.Kind]record.Column
 	pending  []pending
+	rows     []int32 // of the batch of events: those that are pending
 	spare    spare
 
 	held  int64 // bytes, but for what slots grew by since Size was asked
@@ -172,7 +173,7 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 			}
 		}
 		calling = "Each"
-		before := len(r.pending)
+		before := len(r.rows)
 		r.emitted = r.emitted[:before]
 		r.spec.Each(e, r.emit)
 		unfit, err := r.keep(b, i)
@@ -186,7 +187,7 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 		default:
 			out.Applied++
 		}
-		if len(r.pending) >= mostPending {
+		if len(r.rows) >= mostPending {
 			if err := r.fill(b.batch); err != nil {
 				return i, err
 			}
@@ -224,7 +225,7 @@ func (r *mapRunner[E, R]) placed(b *record.Batch, row int32) bool {
 
 // keep adds the rows of event i, which are the last of emitted, to their slots: all, or none if one of them is unfit.
 func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
-	from := len(r.pending)
+	from := len(r.rows)
 	if from == len(r.emitted) {
 		return nil, nil
 	}
@@ -259,7 +260,7 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 			}
 		}
 		chunk.Len++
-		r.pending = append(r.pending, pending{chunk, b.rows[i], placed})
+		r.wait(chunk, b.rows[i], placed)
 	}
 	return nil, nil
 }

@@ -57,25 +57,23 @@ func (r *mapRunner[E, R]) fits(p unsafe.Pointer) (text int64, err error) {
 
 // fillOwn gives the rows that are pending the values that the author's function made, a column at a time.
 func (r *mapRunner[E, R]) fillOwn(b *record.Batch) error {
-	for from := 0; from < len(r.pending); {
-		to, chunk := from+1, r.pending[from].to
-		for to < len(r.pending) && r.pending[to].to == chunk {
-			to++
-		}
+	from := 0
+	for _, p := range r.pending {
+		rows := r.rows[from : from+p.n]
 		for k := range r.own {
 			o := &r.own[k]
 			if o.now {
 				continue
 			}
 			at := place{unsafe.Add(unsafe.Pointer(&r.emitted[from]), o.offset), unsafe.Sizeof(r.emitted[from])}
-			if o.codes && r.appendCodes(o, &chunk.Columns[o.column], b, from, to, at) {
+			if o.codes && r.appendCodes(o, &p.to.Columns[o.column], b, rows, at) {
 				continue
 			}
-			if err := r.appendOwn(o, &chunk.Columns[o.column], at, to-from); err != nil {
+			if err := r.appendOwn(o, &p.to.Columns[o.column], at, p.n); err != nil {
 				return err
 			}
 		}
-		from = to
+		from += p.n
 	}
 	return nil
 }
@@ -105,14 +103,14 @@ func (r *mapRunner[E, R]) appendOwn(o *own, c *record.Column, at place, n int) e
 }
 
 // appendCodes adds the strings of pending rows to c by their codes, if all of them are entries of one dictionary of the events', and those that c has are, too.
-func (r *mapRunner[E, R]) appendCodes(o *own, c *record.Column, b *record.Batch, from, to int, at place) bool {
+func (r *mapRunner[E, R]) appendCodes(o *own, c *record.Column, b *record.Batch, rows []int32, at place) bool {
 	first := *(*string)(at.at(0))
 	is := func(source int) bool {
 		d := &r.in.dicts[source]
 		if !d.active || d.number == 0 {
 			return false
 		}
-		_, ok := d.codeOf(&b.Columns[source], r.pending[from].row, first)
+		_, ok := d.codeOf(&b.Columns[source], rows[0], first)
 		return ok
 	}
 	for n := 0; !is(o.source); n++ {
@@ -126,8 +124,8 @@ func (r *mapRunner[E, R]) appendCodes(o *own, c *record.Column, b *record.Batch,
 		return false
 	}
 	codes := s.Codes
-	for i := range to - from {
-		code, ok := d.codeOf(of, r.pending[from+i].row, *(*string)(at.at(i)))
+	for i, row := range rows {
+		code, ok := d.codeOf(of, row, *(*string)(at.at(i)))
 		if !ok {
 			return false
 		}

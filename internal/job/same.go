@@ -111,15 +111,25 @@ func (s *shared) spell() {
 	s.offsets, s.number = append(s.offsets, uint32(len(s.text))), record.NewDictionary() //nolint:gosec // as above
 }
 
-// pending is a row of which most columns are still to be filled.
+// pending are rows of one chunk of which most columns are still to be filled.
 type pending struct {
 	to     *record.Batch
-	row    int32 // of the batch of events
-	placed bool  // it goes without what no function sees
+	n      int  // so many of the runner's rows
+	placed bool // they go without what no function sees
 }
 
 // mostPending is how many rows are completed at a time, but for those of one event.
 const mostPending = 4 * blockRows
+
+// wait notes that a row of an event, for a chunk, is pending.
+func (r *mapRunner[E, R]) wait(to *record.Batch, row int32, placed bool) {
+	r.rows = append(r.rows, row)
+	if n := len(r.pending); n > 0 && r.pending[n-1].to == to && r.pending[n-1].placed == placed {
+		r.pending[n-1].n++
+	} else {
+		r.pending = append(r.pending, pending{to: to, n: 1, placed: placed})
+	}
+}
 
 // fill completes the rows that are pending, a column at a time.
 func (r *mapRunner[E, R]) fill(b *record.Batch) error {
@@ -130,44 +140,43 @@ func (r *mapRunner[E, R]) fill(b *record.Batch) error {
 		s := &r.same[i]
 		from := &b.Columns[s.event]
 		coded := s.shared.takes(from)
-		for rest := r.pending; len(rest) > 0; {
-			p, n := &rest[0], 1
+		rest := r.rows
+		for _, p := range r.pending {
+			rows := rest[:p.n]
+			rest = rest[p.n:]
 			switch to := &p.to.Columns[s.row]; {
 			case p.placed && s.unseen:
 			case to.Kind != record.String && to.Kind != record.Float64 && from.Nulls == nil && to.Nulls == nil && !s.unseen:
-				n = appendNumbers(to, from, rest)
+				to.Int64s = appendRows(to.Int64s, from.Int64s, rows)
 			case coded && from.Nulls == nil && to.Nulls == nil && !s.unseen && (to.Strings.Codes != nil || length(to) == 0):
-				n = s.shared.appendCodes(to, from, rest)
+				to.Strings.Codes = s.shared.appendCodes(to.Strings.Codes, from, rows)
 			default:
-				if err := s.append(to, from, p.row, coded); err != nil {
-					return &Failure{p.row, fmt.Errorf("field %s: %w", r.row.fields[s.row].name, err)}
+				for _, row := range rows {
+					if err := s.append(to, from, row, coded); err != nil {
+						return &Failure{row, fmt.Errorf("field %s: %w", r.row.fields[s.row].name, err)}
+					}
 				}
 			}
-			rest = rest[n:]
 		}
 	}
-	r.pending = r.pending[:0]
+	r.pending, r.rows = r.pending[:0], r.rows[:0]
 	return nil
 }
 
-// appendNumbers adds the values of rows that go to one chunk, and returns how many these are.
-func appendNumbers(to, from *record.Column, rows []pending) (n int) {
-	chunk, values := rows[0].to, to.Int64s
-	for ; n < len(rows) && rows[n].to == chunk; n++ {
-		values = append(values, from.Int64s[rows[n].row])
+// appendRows adds the values of rows.
+func appendRows(to, from []int64, rows []int32) []int64 {
+	for _, row := range rows {
+		to = append(to, from[row])
 	}
-	to.Int64s = values
-	return n
+	return to
 }
 
-// appendCodes is appendNumbers for the codes of strings.
-func (s *shared) appendCodes(to, from *record.Column, rows []pending) (n int) {
-	chunk, codes := rows[0].to, to.Strings.Codes
-	for ; n < len(rows) && rows[n].to == chunk; n++ {
-		codes = append(codes, s.code(from, rows[n].row))
+// appendCodes is appendRows for the codes of strings.
+func (s *shared) appendCodes(to []uint32, from *record.Column, rows []int32) []uint32 {
+	for _, row := range rows {
+		to = append(to, s.code(from, row))
 	}
-	to.Strings.Codes = codes
-	return n
+	return to
 }
 
 // lack gives a chunk whose rows have places nulls for what they lack.
