@@ -385,6 +385,8 @@ func (c *chunkWriter) copyData(p *lentPage) error {
 // copyPage adds the body of a page under a header.
 func (c *chunkWriter) copyPage(to *bytes.Buffer, header *format.PageHeader, h *footer.PageHeader, body []byte) (size int32, err error) {
 	header.UncompressedPageSize, header.CompressedPageSize = h.Uncompressed, h.Compressed
-	header.CRC = int32(crc32.ChecksumIEEE(body)) //nolint:gosec // its bits
+	if header.CRC = int32(h.CRC); !h.HasCRC { //nolint:gosec // its bits
+		header.CRC = int32(crc32.ChecksumIEEE(body)) //nolint:gosec // its bits
+	}
 	return c.writePage(to, header, h.Encoding, nil, body)
 }
