@@ -29,6 +29,8 @@ type Cut struct {
 	Late Stretch
 	// By is the column whose page index has decided; the values that are read of it are held against the bounds of its pages.
 	By string
+	// Without are columns that nothing is read of: they are null.
+	Without []string
 }
 
 // maxIndex is how long a page index may be; longer ones are not used.

@@ -20,7 +20,7 @@ type ReadOptions struct {
 	// BatchRows is the most rows of a batch; 0 means 4,096.
 	BatchRows int
 	// First are columns, among Columns, by which Wanted, unless it is nil, decides about a batch: it is given one that has values only of these. If it
-	// says false, the others are null in the batch, whatever the file has, and pages that have no other rows are not decompressed.
+	// says false, the others are null in the batch, whatever the file has: these values are not looked at, and pages that have no others are not decompressed.
 	First  []string
 	Wanted func(*record.Batch) bool
 	// Cuts are row groups that are not read whole.
@@ -61,6 +61,7 @@ type reading struct {
 	*column.Reader
 	field *field
 	late  bool          // it is not decoded before its rows are wanted
+	out   bool          // nothing is read of it in this row group
 	none  record.Column // of nulls, as many as were needed
 }
 
@@ -99,7 +100,11 @@ func (f *File) Read(opts ReadOptions) *Reader {
 			continue
 		}
 		late := opts.Wanted != nil && !slices.Contains(opts.First, name)
-		r.columns = append(r.columns, reading{field: c, Reader: column.NewReader(c.Shape, &r.codecs, &r.budget), late: late})
+		of := column.NewReader(c.Shape, &r.codecs, &r.budget)
+		if late {
+			of.Lazy = column.LazyFrom
+		}
+		r.columns = append(r.columns, reading{field: c, Reader: of, late: late})
 	}
 	r.batch.Columns = make([]record.Column, len(r.columns))
 	if r.err == nil {
@@ -124,6 +129,9 @@ func (r *Reader) cut(cuts map[int]Cut) error {
 			col, s := &r.columns[i], of.Rows
 			if col.late {
 				s = of.Late
+			}
+			if slices.Contains(of.Without, col.field.name) {
+				s = Stretch{}
 			}
 			var err error
 			if c.extents[i], err = r.f.extent(g, col.field, s, col.field.name == of.By); err != nil {
@@ -221,7 +229,13 @@ func (r *Reader) next() error {
 
 // fill decodes the next n rows of the columns that come late, or of the others.
 func (r *Reader) fill(n int, late bool) error {
-	return r.each(late, func(c *reading, out *record.Column) error { return c.Fill(n, out) })
+	return r.each(late, func(c *reading, out *record.Column) error {
+		if c.out {
+			*out = c.nulls(n)
+			return nil
+		}
+		return c.Fill(n, out)
+	})
 }
 
 // skip leaves out the next n rows of the columns that come late. There says that these are read of them.
@@ -230,12 +244,17 @@ func (r *Reader) skip(n int, there bool) error {
 		if there {
 			c.Skip(n)
 		}
-		if len(c.none.Nulls)*64 < n {
-			c.none = record.Nulls(c.field.Kind, (n+63)&^63) // as many as the bitmap has
-		}
-		*out = c.none
+		*out = c.nulls(n)
 		return nil
 	})
+}
+
+// nulls are at least n.
+func (c *reading) nulls(n int) record.Column {
+	if len(c.none.Nulls)*64 < n {
+		c.none = record.Nulls(c.field.Kind, (n+63)&^63) // as many as the bitmap has
+	}
+	return c.none
 }
 
 // each does something with the columns that come late, or with the others, and finishes them at the end of a row group.
@@ -281,7 +300,7 @@ func (r *Reader) start() error {
 	}
 	for i := range r.columns {
 		c, e := &r.columns[i], &extents[i]
-		if len(e.ranges) == 0 {
+		if c.out = len(e.ranges) == 0; c.out {
 			c.Part()
 			continue
 		}

@@ -29,7 +29,7 @@ type cursor struct {
 	at      int           // the next row
 	last    int64         // the offset at the end of the batch
 	kafka   kafkaColumns
-	untimed bool          // the segment has no record times: that column has no values
+	untimed bool          // the batch has no record times: that column has no values
 	firsts  map[int]int64 // of row groups of which only some rows are read, whose offsets follow one another: the offset of the first row
 	// Of exported segments: how the event's columns lie there, and what decodes them where they are one value.
 	fit     *Fit
@@ -61,7 +61,6 @@ func (m *merged) open(in plan.Input) (*cursor, error) {
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	c.untimed = c.kafka.noTimes
 	event, err := c.columns(f, m)
 	if err != nil {
 		return nil, c.failed(err)
@@ -178,6 +177,8 @@ func (c *cursor) take(m *merged, read *record.Batch) error {
 	if err != nil {
 		return err
 	}
+	_, unread := c.kafka.unread[group]
+	c.untimed = c.kafka.noTimes || unread
 	if err := c.placed(c.file, group, row, b.Columns[0].Int64s[0]); err != nil {
 		return err
 	}

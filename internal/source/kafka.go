@@ -19,6 +19,8 @@ type kafkaColumns struct {
 	segment   string
 	timeName  string
 	reordered bool // the batch is put together here
+	// Of row groups of which neither offsets nor record times are read: the offset of the first row.
+	unread map[int]int64
 
 	out     record.Batch
 	offsets []int64
@@ -77,7 +79,8 @@ func (k *kafkaColumns) bounds(f *parquetfile.File, group int) (lo, hi int64, ok 
 
 // batch puts offset and record time before the event's columns of what was read, from a row of a row group on. It is valid until the next call.
 func (k *kafkaColumns) batch(b *record.Batch, group int, row int64) (*record.Batch, error) {
-	if !k.reordered {
+	first, numbered := k.unread[group]
+	if !k.reordered && !numbered {
 		return b, nil
 	}
 	in := b.Columns
@@ -85,11 +88,14 @@ func (k *kafkaColumns) batch(b *record.Batch, group int, row int64) (*record.Bat
 	if k.offset != "" {
 		offsets, in = in[0], in[1:]
 	} else {
+		first, numbered = k.ranges[group].First, true
+	}
+	if numbered {
 		k.offsets = slices.Grow(k.offsets[:0], b.Len)[:b.Len]
 		for i := range k.offsets {
-			k.offsets[i] = k.ranges[group].First + row + int64(i)
+			k.offsets[i] = first + row + int64(i)
 		}
-		offsets.Int64s = k.offsets
+		offsets = record.Column{Kind: record.Int64, Int64s: k.offsets}
 	}
 	times := record.Column{Kind: record.Timestamp}
 	if !k.noTimes {

@@ -31,7 +31,8 @@ var CapturedColumns = plan.KafkaColumns{Partition: "kafka_partition", Offset: "k
 
 // Reader yields rows by topic partition, ascending, and within it by offset,
 // ascending. A batch has Offsets, RecordTimes and the columns that were asked for, then [ErrorColumn]; it is never
-// empty, and valid until the next call. RecordTimes is nil for rows of a segment that has no column for them. io.EOF ends; after another error there is nothing more.
+// empty, and valid until the next call. RecordTimes is nil for rows of a segment that has no column for them, and of those that
+// [OpenTimes] leaves them out of. io.EOF ends; after another error there is nothing more.
 // Readers are not safe for concurrent use.
 type Reader interface {
 	Next(ctx context.Context) (partition int32, b *record.Batch, err error)
@@ -66,8 +67,8 @@ type Times struct {
 
 // OpenTimes does what Open does for those who want events of some times only: of a row outside them the other columns of the event may be null, whatever
 // the segment has. Offsets, record times, times and errors are as with Open. All rows are read of the row groups in which the input owns
-// offsets; of others those may be missing that are outside the times, as the bounds of their pages say. Whoever owns a row group holds all its times against
-// these bounds.
+// offsets; of others those may be missing that are outside the times, as the bounds of their pages say, and the record times of all. Whoever owns a row group holds
+// all its times against these bounds, and its offsets against what the others take them for.
 func OpenTimes(ctx context.Context, stores Stores, inputs []plan.Input, schema record.Schema, layout Layout, times *Times) (Reader, error) {
 	inputs = slices.Clone(inputs)
 	slices.SortStableFunc(inputs, func(a, b plan.Input) int { return cmp.Compare(a.Partition, b.Partition) })

@@ -13,12 +13,14 @@ import (
 //   - pages of the columns that come late, which only events of those times need;
 //   - where the input owns none of a row group's offsets, rows altogether: whoever owns them accounts for them, finds those that are later than the job
 //     declares, and holds all their times against the bounds of pages that others go by. So indexes that lie about times are found, whatever they hide;
+//   - where it owns none of them, offsets and record times too, if offsets follow one another in the row group as the footer's bounds say: then the row says which
+//     it has, which whoever owns them finds to be so, and events that are late are theirs to tell;
 //   - rows of offsets that are not kept, where these follow one another in the row group without a hole: then the row is where the offset says.
 //
 // Of opts the first of First is the column of the times.
 func (c *cursor) trim(times *Times, f *parquetfile.File, opts *parquetfile.ReadOptions) error {
 	name, groups := opts.First[0], f.RowGroups()
-	opts.Cuts, c.firsts = map[int]parquetfile.Cut{}, map[int]int64{}
+	opts.Cuts, c.firsts, c.kafka.unread = map[int]parquetfile.Cut{}, map[int]int64{}, map[int]int64{}
 	var read []int
 	for _, g := range opts.RowGroups {
 		all := parquetfile.Stretch{From: 0, To: groups[g].Rows}
@@ -48,7 +50,12 @@ func (c *cursor) trim(times *Times, f *parquetfile.File, opts *parquetfile.ReadO
 			}
 		}
 		read = append(read, g)
-		if indexed || kept != all {
+		unread := dense && !c.owns(span)
+		if unread {
+			c.kafka.unread[g] = span.First
+			cut.Without = []string{c.kafka.offset, c.kafka.timeName}
+		}
+		if indexed || kept != all || unread {
 			opts.Cuts[g] = cut
 			if dense && c.kafka.offset != "" {
 				c.firsts[g] = span.First

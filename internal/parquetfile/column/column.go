@@ -38,6 +38,8 @@ type Shape struct {
 type Reader struct {
 	// NoCRC passes over checksums: tests want to see what lies behind them.
 	NoCRC bool
+	// Lazy is the size from which on pages of plain values are decompressed as these are asked for; 0: none is. See [LazyFrom].
+	Lazy int
 
 	shape  Shape
 	codecs *Codecs
@@ -68,7 +70,9 @@ type Reader struct {
 	header   footer.PageHeader
 	mem      []byte
 	data     []byte
+	flow     flow // what follows data
 	levels   hybrid
+	levelMem []byte
 	codes    hybrid
 	delta    delta
 	bit      int
@@ -140,6 +144,9 @@ func (c *Reader) start(meta *footer.Chunk) error {
 	c.meta, c.unread, c.left, c.absent, c.bounded = meta, meta.Values, 0, 0, false
 	c.counted, c.skip, c.passed = false, 0, false
 	c.then, c.part, c.pages = input{}, false, nil
+	if err := c.stop(); err != nil {
+		return err
+	}
 	return c.dropDictionary()
 }
 
@@ -149,7 +156,8 @@ func (c *Reader) Expect(lo, hi int64) { c.lo, c.hi, c.bounded = lo, hi, true }
 // ExpectNulls holds the number of the chunk's nulls against n.
 func (c *Reader) ExpectNulls(n int64) { c.expected, c.counted = n, true }
 
-// Skip leaves the next n rows out. Pages that have no other rows are not decompressed.
+// Skip leaves the next n rows out. Pages that have no other rows are not decompressed, nor need be what has no other rows behind it in its page, and their values
+// are held against nothing.
 func (c *Reader) Skip(n int) { c.skip += int64(n) }
 
 // Fill decodes the next n rows into out, which is valid until the next call.
@@ -172,16 +180,24 @@ func (c *Reader) pass() error {
 				return err
 			}
 		}
-		n := min(int(c.skip), c.left, passRows)
+		if c.skip >= int64(c.left) { // nobody looks into the rest of the page
+			c.skip -= int64(c.left)
+			c.left, c.passed = 0, true
+			if err := c.stop(); err != nil {
+				return err
+			}
+			continue
+		}
+		n := min(int(c.skip), passRows)
 		c.skip -= int64(n)
-		if err := c.fill(n); err != nil {
+		if err := c.omit(n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// passRows is how many rows are decoded at a time to get behind them.
+// passRows is how many rows are passed over at a time.
 const passRows = 4096
 
 // fill decodes the next n rows into c.out.
@@ -194,15 +210,9 @@ func (c *Reader) fill(n int) error {
 			}
 		}
 		k := min(n-at, c.left)
-		present := k
-		if c.shape.Level > 0 {
-			var err error
-			if present, err = c.levels.levels(c.shape.Level, c.nullBuf, at, k, c.scratch); err != nil {
-				return err
-			}
-			c.nulls += k - present
-			c.absent += int64(k - present)
-			c.hasNull = c.hasNull || present < k
+		present, err := c.present(at, k)
+		if err != nil {
+			return err
 		}
 		if err := c.take(at, k, present); err != nil {
 			return err
@@ -218,6 +228,21 @@ func (c *Reader) fill(n int) error {
 		c.out.Nulls = c.nullBuf
 	}
 	return nil
+}
+
+// present finds out which of the next k rows are null, from row at of the batch on, and returns how many are not.
+func (c *Reader) present(at, k int) (int, error) {
+	if c.shape.Level == 0 {
+		return k, nil
+	}
+	present, err := c.levels.levels(c.shape.Level, c.nullBuf, at, k, c.scratch)
+	if err != nil {
+		return 0, err
+	}
+	c.nulls += k - present
+	c.absent += int64(k - present)
+	c.hasNull = c.hasNull || present < k
+	return present, nil
 }
 
 // begin readies the column for a batch of n rows.
@@ -327,7 +352,7 @@ func (c *Reader) plainOf(n int) error {
 // Finish holds a chunk against its statistics, and makes sure that it has no more values than its row group has rows.
 func (c *Reader) Finish() error {
 	if c.part {
-		return nil
+		return c.stop()
 	}
 	if err := c.pass(); err != nil {
 		return err

@@ -145,6 +145,24 @@ func (h *hybrid) fill(dst []uint32) error {
 	return nil
 }
 
+// skip passes over n values.
+func (h *hybrid) skip(n int) error {
+	var buf [8]uint32
+	for n > 0 {
+		if groups := min(len(h.packed)/max(int(h.width), 1), n/8); h.run == 0 && h.left == 0 && groups > 0 {
+			h.packed = h.packed[groups*int(h.width):]
+			n -= groups * 8
+			continue
+		}
+		k, _, err := h.next(n, buf[:])
+		if err != nil {
+			return err
+		}
+		n -= k
+	}
+	return nil
+}
+
 // levels decodes n definition levels of a column whose values have the level full: it marks nulls from bit at on and counts the rest.
 func (h *hybrid) levels(full int, nulls record.Bitmap, at, n int, buf []uint32) (present int, err error) {
 	top := uint32(full) //nolint:gosec // a depth

@@ -230,7 +230,7 @@ func checkShape(tb testing.TB, b *record.Batch) {
 	switch {
 	case b.Len == 0:
 		tb.Fatal("a batch without rows")
-	case len(b.Offsets) != b.Len || len(b.RecordTimes) != b.Len:
+	case len(b.Offsets) != b.Len || b.RecordTimes != nil && len(b.RecordTimes) != b.Len:
 		tb.Fatalf("%d rows with %d offsets and %d record times", b.Len, len(b.Offsets), len(b.RecordTimes))
 	case len(b.Columns) != len(want):
 		tb.Fatalf("%d columns, want %d", len(b.Columns), len(want))
@@ -243,7 +243,10 @@ func checkShape(tb testing.TB, b *record.Batch) {
 }
 
 func rowOf(p int32, b *record.Batch, i int) Row {
-	r := Row{Partition: p, Offset: b.Offsets[i], Time: b.RecordTimes[i], ID: string(b.Columns[0].Strings.At(i)), Amount: b.Columns[2].Int64s[i]}
+	r := Row{Partition: p, Offset: b.Offsets[i], ID: string(b.Columns[0].Strings.At(i)), Amount: b.Columns[2].Int64s[i]}
+	if b.RecordTimes != nil {
+		r.Time = b.RecordTimes[i]
+	}
 	if c := &b.Columns[1]; !c.Nulls.Get(i) {
 		at := c.Int64s[i]
 		r.At = &at
