@@ -130,13 +130,12 @@ func plainInts(dst []int64, data []byte, typ format.Type) ([]byte, error) {
 		if len(data) < 4*len(dst) {
 			return nil, errFewer
 		}
-		i := 0
-		for ; i+8 <= len(dst); i += 8 { // lengths are checked once for eight
-			d, s := (*[8]int64)(dst[i:]), (*[32]byte)(data[4*i:])
+		for ; len(dst) >= 8; dst, data = dst[8:], data[32:] { // lengths are checked once for eight
+			d, s := (*[8]int64)(dst), (*[32]byte)(data)
 			d[0], d[1], d[2], d[3] = plainInt32(s[0:]), plainInt32(s[4:]), plainInt32(s[8:]), plainInt32(s[12:])
 			d[4], d[5], d[6], d[7] = plainInt32(s[16:]), plainInt32(s[20:]), plainInt32(s[24:]), plainInt32(s[28:])
 		}
-		for ; i < len(dst); i++ {
+		for i := range dst {
 			dst[i] = plainInt32(data[4*i:])
 		}
 		return data[4*len(dst):], nil
@@ -144,13 +143,12 @@ func plainInts(dst []int64, data []byte, typ format.Type) ([]byte, error) {
 	if len(data) < 8*len(dst) {
 		return nil, errFewer
 	}
-	i := 0
-	for ; i+8 <= len(dst); i += 8 {
-		d, s := (*[8]int64)(dst[i:]), (*[64]byte)(data[8*i:])
+	for ; len(dst) >= 8; dst, data = dst[8:], data[64:] {
+		d, s := (*[8]int64)(dst), (*[64]byte)(data)
 		d[0], d[1], d[2], d[3] = plainInt64(s[0:]), plainInt64(s[8:]), plainInt64(s[16:]), plainInt64(s[24:])
 		d[4], d[5], d[6], d[7] = plainInt64(s[32:]), plainInt64(s[40:]), plainInt64(s[48:]), plainInt64(s[56:])
 	}
-	for ; i < len(dst); i++ {
+	for i := range dst {
 		dst[i] = plainInt64(data[8*i:])
 	}
 	return data[8*len(dst):], nil
@@ -175,13 +173,12 @@ func plainFloats(dst []float64, data []byte, typ format.Type) ([]byte, error) {
 	if len(data) < 8*len(dst) {
 		return nil, errFewer
 	}
-	i := 0
-	for ; i+8 <= len(dst); i += 8 {
-		d, s := (*[8]float64)(dst[i:]), (*[64]byte)(data[8*i:])
+	for ; len(dst) >= 8; dst, data = dst[8:], data[64:] {
+		d, s := (*[8]float64)(dst), (*[64]byte)(data)
 		d[0], d[1], d[2], d[3] = plainDouble(s[0:]), plainDouble(s[8:]), plainDouble(s[16:]), plainDouble(s[24:])
 		d[4], d[5], d[6], d[7] = plainDouble(s[32:]), plainDouble(s[40:]), plainDouble(s[48:]), plainDouble(s[56:])
 	}
-	for ; i < len(dst); i++ {
+	for i := range dst {
 		dst[i] = plainDouble(data[8*i:])
 	}
 	return data[8*len(dst):], nil
