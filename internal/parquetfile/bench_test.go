@@ -115,7 +115,7 @@ func benchRead(b *testing.B, data []byte, opts ReadOptions) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mrows/s")
 }
 
-// numeric are columns of numbers: times and amounts as logs have them, amounts of money as floats, days, and amounts of which there are a thousand.
+// numeric are columns of numbers: amounts, as integers of both sizes and as floats, and times.
 func numeric(n int) (record.Schema, *record.Batch) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	schema := record.Schema{
@@ -138,12 +138,12 @@ func numeric(n int) (record.Schema, *record.Batch) {
 	return schema, b
 }
 
-// few has each value be one of a thousand, as columns have them that writers put into dictionaries.
-func few(c record.Column) record.Column {
+// few has each value be one of n, as columns have them that writers put into dictionaries.
+func few(c record.Column, n int) record.Column {
 	rng := rand.New(rand.NewPCG(15, 16))
 	out := record.Column{Kind: c.Kind}
 	for range max(len(c.Int64s), len(c.Float64s)) {
-		if i := rng.IntN(1000); c.Kind == record.Float64 {
+		if i := rng.IntN(n); c.Kind == record.Float64 {
 			out.Float64s = append(out.Float64s, c.Float64s[i])
 		} else {
 			out.Int64s = append(out.Int64s, c.Int64s[i])
@@ -190,13 +190,13 @@ func BenchmarkDecode(b *testing.B) {
 			f.Nullable = nulls.nullable
 			c := sparse(batch.Columns[i], nulls.every)
 			bench(f.Name+"/plain"+nulls.name, f, c, Plain)
-			bench(f.Name+"/dictionary"+nulls.name, f, sparse(few(c), nulls.every), Dictionary)
+			bench(f.Name+"/dictionary"+nulls.name, f, sparse(few(c, 1000), nulls.every), Dictionary)
 			if f.Kind == record.Int64 || f.Kind == record.Timestamp {
 				bench(f.Name+"/delta"+nulls.name, f, c, Delta)
 			}
 		}
 	}
-	bench("int64/dictionary-large", schema[0], batch.Columns[0], Dictionary)
+	bench("int64/dictionary-20000", schema[0], few(batch.Columns[0], 20_000), Dictionary)
 	schema, batch = events(rows)
 	for _, s := range []struct {
 		name, column string

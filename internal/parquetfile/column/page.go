@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -249,8 +250,9 @@ func (c *Reader) dictionary(h footer.PageHeader, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(c.ints) > 0 {
-		c.least, c.most = slices.Min(c.ints), slices.Max(c.ints)
+	c.least, c.most = math.MaxInt64, math.MinInt64
+	for _, v := range c.ints {
+		c.least, c.most = min(c.least, v), max(c.most, v)
 	}
 	if c.strings.Dictionary = record.NewDictionary(); n == 0 {
 		c.strings = noEntry()
