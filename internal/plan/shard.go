@@ -50,6 +50,7 @@ type piece struct {
 	timed     bool
 	// Of one scheme: the first and last slot that its events may lie in.
 	first, last int
+	owner       int // the shard that owns it
 }
 
 // span returns the group's span of offsets.
@@ -293,8 +294,21 @@ func cut(pieces []piece, slots []partition.Slot, rows int64, merges bool) []Shar
 	shardOf := func(slot int) int {
 		return sort.Search(len(starts), func(i int) bool { return starts[i] > slot }) - 1
 	}
+	read := make([]int64, len(starts)) // rows, by shard
+	for _, c := range pieces {
+		for i := shardOf(c.first); i <= shardOf(c.last); i++ {
+			read[i] += c.rows
+		}
+	}
 	shards := make([][]piece, len(starts))
 	for _, c := range pieces {
+		// Whoever owns a piece reads more of it than the others who read it: so it is the one that reads least.
+		c.owner = shardOf(c.first)
+		for i := c.owner; i <= shardOf(c.last); i++ {
+			if read[i] < read[c.owner] {
+				c.owner = i
+			}
+		}
 		for i := shardOf(c.first); i <= shardOf(c.last); i++ {
 			shards[i] = append(shards[i], c)
 		}
@@ -305,7 +319,7 @@ func cut(pieces []piece, slots []partition.Slot, rows int64, merges bool) []Shar
 		if i+1 < len(starts) {
 			next = starts[i+1]
 		}
-		owned := func(c *piece) bool { return c.first >= start }
+		owned := func(c *piece) bool { return c.owner == i }
 		out[i] = newShard(slots[start:next], nil, shards[i], owned)
 		if next == start+1 {
 			out[i].Parts = divide(&out[i], shards[i], rows, merges, owned)
