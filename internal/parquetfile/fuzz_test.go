@@ -115,7 +115,6 @@ func mustBehave(t testing.TB, data []byte) {
 			return err
 		}
 		r := f.Read(opts)
-		r.lazy()
 		for range 2000 {
 			b, err := r.Next()
 			if errors.Is(err, io.EOF) {
@@ -213,13 +212,6 @@ func TestReadOfDamagedFiles(t *testing.T) {
 func (r *Reader) noCRC(off bool) {
 	for i := range r.columns {
 		r.columns[i].NoCRC = off
-	}
-}
-
-// lazy has small pages read as large ones are.
-func (r *Reader) lazy() {
-	for i := range r.columns {
-		r.columns[i].Lazy = min(1, r.columns[i].Lazy)
 	}
 }
 

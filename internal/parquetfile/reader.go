@@ -100,11 +100,7 @@ func (f *File) Read(opts ReadOptions) *Reader {
 			continue
 		}
 		late := opts.Wanted != nil && !slices.Contains(opts.First, name)
-		of := column.NewReader(c.Shape, &r.codecs, &r.budget)
-		if late {
-			of.Lazy = column.LazyFrom
-		}
-		r.columns = append(r.columns, reading{field: c, Reader: of, late: late})
+		r.columns = append(r.columns, reading{field: c, Reader: column.NewReader(c.Shape, &r.codecs, &r.budget), late: late})
 	}
 	r.batch.Columns = make([]record.Column, len(r.columns))
 	if r.err == nil {

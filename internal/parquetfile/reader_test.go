@@ -42,7 +42,6 @@ func readRows(t testing.TB, data []byte, opts ReadOptions) []string {
 	}
 	var out []string
 	r := f.Read(opts)
-	r.lazy()
 	for {
 		b, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -38,8 +38,6 @@ type Shape struct {
 type Reader struct {
 	// NoCRC passes over checksums: tests want to see what lies behind them.
 	NoCRC bool
-	// Lazy is the size from which on pages of plain values are decompressed as these are asked for; 0: none is. See [LazyFrom].
-	Lazy int
 
 	shape  Shape
 	codecs *Codecs
@@ -70,9 +68,7 @@ type Reader struct {
 	header   footer.PageHeader
 	mem      []byte
 	data     []byte
-	flow     flow // what follows data
 	levels   hybrid
-	levelMem []byte
 	codes    hybrid
 	delta    delta
 	bit      int
@@ -144,9 +140,6 @@ func (c *Reader) start(meta *footer.Chunk) error {
 	c.meta, c.unread, c.left, c.absent, c.bounded = meta, meta.Values, 0, 0, false
 	c.counted, c.skip, c.passed = false, 0, false
 	c.then, c.part, c.pages = input{}, false, nil
-	if err := c.stop(); err != nil {
-		return err
-	}
 	return c.dropDictionary()
 }
 
@@ -156,8 +149,8 @@ func (c *Reader) Expect(lo, hi int64) { c.lo, c.hi, c.bounded = lo, hi, true }
 // ExpectNulls holds the number of the chunk's nulls against n.
 func (c *Reader) ExpectNulls(n int64) { c.expected, c.counted = n, true }
 
-// Skip leaves the next n rows out. Pages that have no other rows are not decompressed, nor need be what has no other rows behind it in its page, and their values
-// are held against nothing.
+// Skip leaves the next n rows out. Pages that have no other rows are not decompressed. Values that are left out are held against nothing, nor is the end of a page
+// that only has such.
 func (c *Reader) Skip(n int) { c.skip += int64(n) }
 
 // Fill decodes the next n rows into out, which is valid until the next call.
@@ -183,9 +176,6 @@ func (c *Reader) pass() error {
 		if c.skip >= int64(c.left) { // nobody looks into the rest of the page
 			c.skip -= int64(c.left)
 			c.left, c.passed = 0, true
-			if err := c.stop(); err != nil {
-				return err
-			}
 			continue
 		}
 		n := min(int(c.skip), passRows)
@@ -352,7 +342,7 @@ func (c *Reader) plainOf(n int) error {
 // Finish holds a chunk against its statistics, and makes sure that it has no more values than its row group has rows.
 func (c *Reader) Finish() error {
 	if c.part {
-		return c.stop()
+		return nil
 	}
 	if err := c.pass(); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -115,7 +114,7 @@ func (c *Reader) decompress(codec format.CompressionCodec, src []byte, size int)
 }
 
 func (c *Reader) pageV1(body []byte) (err error) {
-	if err := c.open(c.meta.Codec, body, int(c.header.Uncompressed)); err != nil {
+	if c.data, err = c.decompress(c.meta.Codec, body, int(c.header.Uncompressed)); err != nil {
 		return err
 	}
 	if c.shape.Level == 0 {
@@ -133,30 +132,15 @@ func (c *Reader) pageV1(body []byte) (err error) {
 	if c.header.DefEncoding != format.RLE {
 		return fmt.Errorf("definition levels in the encoding %v, which is not read", c.header.DefEncoding)
 	}
-	if err := c.need(4); err != nil {
-		return err
-	}
 	if len(c.data) < 4 {
 		return errors.New("a page ends before its definition levels")
 	}
 	n := int64(binary.LittleEndian.Uint32(c.data))
-	if n > int64(len(c.data)-4+c.flow.left) {
+	if n > int64(len(c.data)-4) {
 		return errors.New("a page ends within its definition levels")
 	}
-	if err := c.need(4 + int(n)); err != nil {
-		return err
-	}
-	levels := c.data[4 : 4+n]
+	c.levels, err = newHybrid(c.data[4:4+n], c.shape.levelBits())
 	c.data = c.data[4+n:]
-	if c.flow.left > 0 { // which moves what lies in c.data
-		was := cap(c.levelMem)
-		c.levelMem = append(slices.Grow(c.levelMem[:0], len(levels)+Padding), levels...)
-		levels = c.levelMem
-		if err := c.budget.resize(was, cap(c.levelMem)); err != nil {
-			return err
-		}
-	}
-	c.levels, err = newHybrid(levels, c.shape.levelBits())
 	return err
 }
 
@@ -180,7 +164,8 @@ func (c *Reader) pageV2(body []byte) (err error) {
 			return nil
 		}
 	}
-	return c.open(codec, body[levels:], int(h.Uncompressed)-levels)
+	c.data, err = c.decompress(codec, body[levels:], int(h.Uncompressed)-levels)
+	return err
 }
 
 // dictionary decodes a dictionary page into memory of its own: batches refer to it for as long as the chunk is read.

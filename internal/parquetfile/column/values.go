@@ -107,9 +107,6 @@ func (c *Reader) endPage() error {
 	switch h.Encoding {
 	case format.Plain:
 		// Some writers (fastparquet) pad with zeros.
-		if err := c.need(9); err != nil {
-			return err
-		}
 		more = len(c.data) > 0 && c.shape.Type != format.Boolean && (len(c.data) > 8 || slices.ContainsFunc(c.data, func(b byte) bool { return b != 0 }))
 	case format.DeltaBinaryPacked:
 		more = c.delta.left > 0
@@ -276,9 +273,6 @@ func (c *Reader) readInts(dst []int64) (err error) {
 func (c *Reader) rawInts(dst []int64) (err error) {
 	switch c.header.Encoding {
 	case format.Plain:
-		if err := c.need(len(dst) * c.size()); err != nil {
-			return err
-		}
 		c.data, err = plainInts(dst, c.data, c.shape.Type)
 	case format.DeltaBinaryPacked:
 		err = c.delta.fill(dst)
@@ -376,9 +370,6 @@ func (c *Reader) readFloats(dst []float64) (err error) {
 		}
 		return wideFloats(dst, &c.wide)
 	case e == format.Plain:
-		if err := c.need(len(dst) * c.size()); err != nil {
-			return err
-		}
 		c.data, err = plainFloats(dst, c.data, c.shape.Type)
 	case e == format.RLEDictionary:
 		codes := c.scratch[:len(dst)]
@@ -450,7 +441,8 @@ func (c *Reader) readStrings(dst *record.Strings, n int) error {
 func (c *Reader) rawStrings(dst *record.Strings, n int) (err error) {
 	switch c.header.Encoding {
 	case format.Plain:
-		return c.readPlain(dst, n)
+		c.data, err = plainStrings(dst, c.data, n, c.fixed())
+		return err
 	case format.DeltaLengthByteArray:
 		return c.readDeltaLength(dst, n)
 	case format.DeltaByteArray:
@@ -471,30 +463,6 @@ func (c *Reader) rawStrings(dst *record.Strings, n int) (err error) {
 		return nil
 	}
 	return nil
-}
-
-// readPlain appends n values as they lie. How many bytes these are need not be known before.
-func (c *Reader) readPlain(dst *record.Strings, n int) error {
-	ask := n * c.fixed()
-	if ask == 0 && c.flow.left > 0 {
-		ask = int(int64(c.header.Uncompressed) * int64(n) / int64(c.total) * 5 / 4)
-	}
-	for {
-		if err := c.need(ask); err != nil {
-			return err
-		}
-		size, values := len(dst.Data), len(dst.Offsets)
-		rest, err := plainStrings(dst, c.data, n, c.fixed())
-		if err == nil {
-			c.data = rest
-			return nil
-		}
-		if c.flow.left == 0 || errors.Is(err, errRoom) {
-			return err
-		}
-		dst.Data, dst.Offsets = dst.Data[:size], dst.Offsets[:values]
-		ask = 2*len(c.data) + flowChunk
-	}
 }
 
 // lookUp appends the dictionary's values for codes.
