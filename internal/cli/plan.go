@@ -41,7 +41,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.gaps, "accept-gap", nil, "accept missing offsets, as PARTITION:FIRST-NEXT; may be repeated")
 	fl.StringArrayVar(&f.accept, "accept", nil, "accept what the preflight finds of the log, by name, as compacted,retention; may be repeated")
 	fl.BoolVar(&f.noPrune, "no-prune", false, "read everything: trust no statistics of the segments")
-	fl.Int64Var(&f.shardRows, "shard-rows", 0, "rows at which a shard takes no further partition (default 1000000)")
+	fl.Int64Var(&f.shardRows, "shard-rows", 0, fmt.Sprintf("rows at which a shard takes no further partition (default %d)", plan.DefaultShardRows))
 }
 
 // request turns the flags into what a run is asked to do.
