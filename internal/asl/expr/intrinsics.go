@@ -188,14 +188,21 @@ func arrayUnique(args []any, _ *Env) (any, error) {
 	return out, nil
 }
 
-// canonical gives equal numbers the same text.
+// canonical gives equal numbers the same text, and others another one. Beside an integer it is no text of its value, which may have millions of digits, but of
+// a mantissa and a binary exponent.
 func canonical(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if i, ok := Int(v); ok {
 			return Number(i)
 		}
-		return json.Number(toFloat(v).Text('g', 60))
+		f := toFloat(v)
+		if f.IsInf() {
+			return json.Number(fmt.Sprintf("%de1", f.Sign()))
+		}
+		exp := f.MantExp(f)
+		mantissa, _ := f.SetMantExp(f, int(f.Prec())).Int(nil) //nolint:gosec // 256
+		return json.Number(fmt.Sprintf("%de%d", mantissa, exp))
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
