@@ -25,7 +25,11 @@ func NewDraft(s Store, key, dir string) (Draft, error) {
 	if f, ok := draftOf(s, key); ok {
 		return f, nil
 	}
-	return scratch.New(dir)
+	f, err := scratch.New(dir)
+	if err != nil {
+		return nil, err // not f: a draft that is no file is nil
+	}
+	return f, nil
 }
 
 func draftOf(s Store, key string) (Draft, bool) {

@@ -7,9 +7,11 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -452,6 +454,18 @@ func oneFile(t *testing.T, change func(*File)) (blob.Store, *Snapshot) {
 }
 
 // TestDamageIsNamed: a file that is not what the manifest says gives no row without an error that names it.
+// A folder for scratch that is not there, or full, is an error of writing.
+func TestNoScratch(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	schema := Schema{Rows: allRows, Keys: 2, Scheme: schemes["day"]}
+	opts := WriteOptions{Scratch: filepath.Join(t.TempDir(), "gone")}
+	path := Path("run-1", "all", schema.Partition("2011-10-30"), 0)
+	_, err := writeFile(t.Context(), memblob.New(), path, schema, "2011-10-30", batches(randomRows(10, rnd), rnd), opts)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 func TestDamageIsNamed(t *testing.T) {
 	path := Path("run-1", "all", "day=2011-10-30", 0)
 	flip := func(t *testing.T, store blob.Store) {
