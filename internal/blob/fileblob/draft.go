@@ -2,7 +2,6 @@ package fileblob
 
 import (
 	"context"
-	"crypto/rand"
 	"os"
 	"path/filepath"
 
@@ -19,7 +18,7 @@ type draft struct {
 // begunEvery is how many bytes of a draft the disk is told of at a time, so that it has most of them when they must be there.
 const begunEvery = 4 << 20
 
-// Draft begins an object that a put then takes as it lies; see [blob.NewDraft]. Reports false where the system cannot do so.
+// Draft begins an object that a put then takes as it lies; see [blob.NewDraft]. It reports false where the system cannot do so.
 func (s *Store) Draft(key string) (blob.Draft, bool) {
 	path, err := s.path(context.Background(), key)
 	if err != nil {
@@ -43,17 +42,4 @@ func (d *draft) Write(b []byte) (int, error) {
 		d.begun = d.written
 	}
 	return n, err
-}
-
-// link gives the draft a temporary name, durably, once.
-func (d *draft) link() (path string, err error) {
-	path = filepath.Join(d.dir, tempPrefix+rand.Text())
-	if err := linkUnnamed(d.File, path); err != nil {
-		return "", err
-	}
-	if err := settle(d.File, path); err != nil {
-		os.Remove(path)
-		return "", err
-	}
-	return path, nil
 }

@@ -18,6 +18,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -292,7 +293,12 @@ func check(path, key string, cond blob.Condition) error {
 // tempOf makes body a synced file in dir, and returns its path.
 func tempOf(dir string, body io.ReadSeeker) (path string, err error) {
 	if d, ok := body.(*draft); ok && d.dir == dir {
-		if path, err := d.link(); err == nil {
+		path := filepath.Join(dir, tempPrefix+rand.Text())
+		if linkUnnamed(d.File, path) == nil {
+			if err := settle(d.File, path); err != nil {
+				os.Remove(path)
+				return "", err
+			}
 			return path, nil
 		}
 		// It was put before, or this system cannot: it is copied as any other.
