@@ -296,20 +296,21 @@ func cut(pieces []piece, slots []partition.Slot, rows int64, merges bool) []Shar
 	}
 	read := make([]int64, len(starts)) // rows, by shard
 	for _, c := range pieces {
-		for i := shardOf(c.first); i <= shardOf(c.last); i++ {
+		for i, last := shardOf(c.first), shardOf(c.last); i <= last; i++ {
 			read[i] += c.rows
 		}
 	}
 	shards := make([][]piece, len(starts))
 	for _, c := range pieces {
+		first, last := shardOf(c.first), shardOf(c.last)
 		// Whoever owns a piece reads more of it than the others who read it: so it is the one that reads least.
-		c.owner = shardOf(c.first)
-		for i := c.owner; i <= shardOf(c.last); i++ {
+		c.owner = first
+		for i := first; i <= last; i++ {
 			if read[i] < read[c.owner] {
 				c.owner = i
 			}
 		}
-		for i := shardOf(c.first); i <= shardOf(c.last); i++ {
+		for i := first; i <= last; i++ {
 			shards[i] = append(shards[i], c)
 		}
 	}
