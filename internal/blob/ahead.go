@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"sync"
+
+	"hindcast/internal/spare"
 )
 
 // part is the most that one request reads ahead: larger ranges are cut, so that their parts come side by side.
@@ -26,8 +28,6 @@ type Ahead struct {
 	queue  []*piece // not begun
 	active int      // requests under way
 	held   int64    // bytes of pieces that are begun and not taken
-	spare  [][]byte // of ranges
-	kept   int64    // bytes of spare
 }
 
 // NewAhead returns an Ahead that holds at most budget bytes that nobody has asked for yet (of a range that is asked for in parts, until the last one), and has at most requests of them
@@ -147,7 +147,7 @@ func (r *AheadReader) Return() {
 
 func (r *AheadReader) giveBack() {
 	for _, b := range r.lent {
-		r.a.keep(b)
+		spare.Put(b)
 	}
 	r.lent = nil
 }
@@ -250,7 +250,7 @@ func (a *Ahead) begin(p *piece) {
 	a.active++
 	w := p.in
 	if w.buf == nil {
-		w.buf = a.buffer(w.size)
+		w.buf = spare.Get(int(w.size) + behind)[:w.size]
 	}
 	buf := w.buf[p.off-w.off:][:p.size]
 	a.wg.Go(func() {
@@ -272,30 +272,9 @@ func (a *Ahead) release(p *piece) {
 	a.held -= p.size
 	p.data = nil
 	if p.in.left--; p.in.left == 0 && p.in.buf != nil {
-		a.keep(p.in.buf)
+		spare.Put(p.in.buf)
 		p.in.buf = nil
 	}
-}
-
-// keep keeps memory for what is read later.
-func (a *Ahead) keep(b []byte) {
-	if size := int64(cap(b)); a.held+a.kept+size <= a.budget {
-		a.spare = append(a.spare, b)
-		a.kept += size
-	}
-}
-
-// buffer returns memory for size bytes.
-func (a *Ahead) buffer(size int64) []byte {
-	for i, b := range a.spare {
-		if have := int64(cap(b)); have >= size+behind && have <= 2*(size+behind) {
-			a.spare = slices.Delete(a.spare, i, i+1)
-			a.kept -= have
-			return b[:size]
-		}
-	}
-	a.spare, a.kept = nil, 0 // none of them fits what is read now
-	return make([]byte, size, size+size/8+behind)
 }
 
 var _ io.ReaderAt = (*AheadReader)(nil)

@@ -9,6 +9,7 @@ import (
 
 	"hindcast/internal/parquetfile/column"
 	"hindcast/internal/record"
+	"hindcast/internal/spare"
 )
 
 // ReadOptions narrow what is read. The zero value reads all that can be read.
@@ -36,7 +37,7 @@ const (
 )
 
 // Reader yields a file's rows as batches. It is not safe for concurrent use and
-// needs no closing. Beside its batch it holds at most 1 GiB of decoded pages and
+// needs no closing, but see [Reader.Release]. Beside its batch it holds at most 1 GiB of decoded pages and
 // dictionaries and the compressed bytes that it is reading.
 type Reader struct {
 	f         *File
@@ -168,6 +169,24 @@ func (r *Reader) Next() (*record.Batch, error) {
 	return &r.batch, nil
 }
 
+// Release gives memory to others, as the end of the rows does. The reader must not be used any more, nor its last batch.
+func (r *Reader) Release() {
+	if r.err == nil {
+		r.release()
+		r.err = errReleased
+	}
+}
+
+var errReleased = errors.New("the reader was released")
+
+func (r *Reader) release() {
+	for i := range r.columns {
+		r.columns[i].Release()
+	}
+	spare.Put(r.mem)
+	r.mem = nil
+}
+
 // Place says where the first row of the batch lies that Next returned last: in which row group, and which of its rows it is.
 func (r *Reader) Place() (group int, row int64) {
 	return r.group, r.at - int64(r.batch.Len)
@@ -189,6 +208,7 @@ func (f *File) wrap(group int, name string, err error) error {
 func (r *Reader) next() error {
 	for r.at == r.end {
 		if len(r.groups) == 0 {
+			r.release()
 			return io.EOF
 		}
 		r.group, r.groups = r.groups[0], r.groups[1:]
@@ -405,9 +425,10 @@ func (r *Reader) load(extents []extent) error {
 		}
 	}
 	if cap(r.mem) < size {
-		r.mem = make([]byte, size+size/4)
+		spare.Put(r.mem)
+		r.mem = spare.Get(size)
 	}
-	mem := r.mem
+	mem := r.mem[:cap(r.mem)]
 	in := func(part Range) []byte {
 		for n, s := range spans {
 			if at := part.Offset - s.Offset; at >= 0 && at < s.Length {

@@ -297,8 +297,11 @@ func (c *cursor) check() error {
 	return nil
 }
 
-// done holds the number of rows against the plan's, where that has one.
+// done gives memory back, and holds the number of rows against the plan's, where that has one.
 func (c *cursor) done() error {
+	if c.r != nil {
+		c.r.Release()
+	}
 	if c.in.Rows > 0 && c.rows != c.in.Rows {
 		return fmt.Errorf("read segment %s: %d rows are there where %d were planned; its footer misstates its offsets: export it again", c.in.Segment, c.rows, c.in.Rows)
 	}

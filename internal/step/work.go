@@ -101,7 +101,6 @@ func (e *Env) work(ctx context.Context, in workIn) (_ workOut, err error) {
 	if err := readJSON(ctx, store, shardKey(in.Shard), &sh); err != nil {
 		return workOut{}, err
 	}
-	hugePages()
 	l := &lap{env: e, request: r, shard: sh, store: store, control: control, whole: in.Whole, files: map[string]map[string][]table.File{}}
 	res, err := l.run(ctx, p.Plan, j, in)
 	if err != nil {

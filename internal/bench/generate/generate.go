@@ -162,8 +162,7 @@ func (l *log) segment(name string, next int64) (err error) {
 	w, err := parquetfile.NewWriter(buffered, Schema(), parquetfile.WriterOptions{
 		RowGroupRows: RowGroup,
 		Millis:       []string{"kafka_timestamp", "event_time"},
-		// Ids and notes hardly repeat. They are laid out as DuckDB does it.
-		Encodings: map[string]parquetfile.Encoding{"kafka_offset": parquetfile.Delta, "event_id": parquetfile.Plain, "note": parquetfile.Plain},
+		Encodings:    map[string]parquetfile.Encoding{"kafka_offset": parquetfile.Delta}, // as archived segments
 	})
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/pierrec/lz4/v4"
+
+	"hindcast/internal/spare"
 )
 
 // Padding is how far the bit unpacker may read past the bytes that it is given.
@@ -37,8 +39,8 @@ func CodecReason(c format.CompressionCodec) string {
 	return fmt.Sprintf("it is compressed as %v, which is not read; use ZSTD in the exporter", c)
 }
 
-// decode decompresses src, which must give exactly size bytes, into dst's
-// memory or new memory. No codec can make it use more than that.
+// decode decompresses src, which must give exactly size bytes, into the memory of dst, which is of package spare, or other memory of that. No codec can make
+// it use more than that. After an error, dst is no more.
 func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int) ([]byte, error) {
 	if size == 0 && len(src) == 0 {
 		return dst[:0], nil
@@ -48,7 +50,8 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 		behind = zstdRoom
 	}
 	if cap(dst) < size+behind {
-		dst = make([]byte, 0, size+size/4+behind)
+		spare.Put(dst)
+		dst = spare.Get(size + behind)
 	}
 	// The capacity bounds what a codec can write.
 	room := dst[0:size:size]

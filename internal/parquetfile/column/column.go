@@ -16,6 +16,7 @@ import (
 
 	"hindcast/internal/parquetfile/footer"
 	"hindcast/internal/record"
+	"hindcast/internal/spare"
 )
 
 // Shape is what a column's values are, in the file and in batches.
@@ -132,6 +133,13 @@ type Page struct {
 
 // ExpectPages holds data pages against what an index states of them, in order; so no page may follow them.
 func (c *Reader) ExpectPages(pages []Page) { c.pages = pages }
+
+// Release gives the memory of pages to others. There is no more to be read before the next chunk begins.
+func (c *Reader) Release() {
+	spare.Put(c.mem)
+	c.budget.held -= int64(cap(c.mem))
+	c.mem, c.data = nil, nil
+}
 
 // Part says that not all rows of the chunk will be read.
 func (c *Reader) Part() { c.part = true }

@@ -105,7 +105,9 @@ func (c *Reader) decompress(codec format.CompressionCodec, src []byte, size int)
 	if err := c.budget.resize(was, max(was, size)); err != nil {
 		return nil, err
 	}
-	data, err := c.codecs.decode(codec, c.mem, src, size)
+	mem := c.mem
+	c.mem = nil // until it is known which it is
+	data, err := c.codecs.decode(codec, mem, src, size)
 	if err != nil {
 		return nil, fmt.Errorf("decompress a page (%v): %w", codec, err)
 	}
