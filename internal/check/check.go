@@ -23,6 +23,8 @@ type Inputs struct {
 	Partial bool
 	// Dataset is where the candidate's files lie.
 	Dataset blob.Store
+	// Found, where set, is told of each file of the candidate that was read and has the bytes that were written, and its ETag then. It is called concurrently.
+	Found func(path string, tag blob.ETag)
 	// Base is the version that the candidate was made for; nil where there was none.
 	Base   *table.Snapshot
 	Checks spec.Checks

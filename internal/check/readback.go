@@ -54,7 +54,7 @@ func readCandidate(ctx context.Context, in Inputs, book *canaryBook) (readBack, 
 			g.Go(func() error {
 				keys := &keyWatch{table: name, partition: label, schema: change.Schema}
 				known := book.in(name, label)
-				err := s.ScanPartition(gctx, name, label, func(b *record.Batch) error {
+				err := s.ScanPartition(gctx, name, label, table.ScanOptions{Found: in.Found}, func(b *record.Batch) error {
 					keys.look(b)
 					known.look(b)
 					return nil

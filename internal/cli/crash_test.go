@@ -251,7 +251,7 @@ func (p past) forbids(run, key string) string {
 		if n, err := strconv.Atoi(lap); kind == "checkpoints" && err == nil && n < p.laps[rest] {
 			return fmt.Sprintf("lap %d of the shard was done", p.laps[rest])
 		}
-	case "candidate.json", "account.json":
+	case "candidate.json", "account.json", "etags.json":
 		if p.files["verdict.json"] {
 			return "there is a verdict"
 		}

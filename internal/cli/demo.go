@@ -226,7 +226,7 @@ func (d *demo) production() error {
 func (d *demo) rows(snap *table.Snapshot, partition string) iter.Seq2[*record.Batch, error] {
 	return func(yield func(*record.Batch, error) bool) {
 		stop := errors.New("enough")
-		err := snap.ScanPartition(d.ctx, demoTable, partition, func(b *record.Batch) error {
+		err := snap.ScanPartition(d.ctx, demoTable, partition, table.ScanOptions{}, func(b *record.Batch) error {
 			c := *b
 			c.Columns = c.Columns[1:]
 			if !yield(&c, nil) {

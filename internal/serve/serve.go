@@ -86,6 +86,9 @@ type Promotion struct {
 	Candidate *table.Candidate
 	// Verdict must have passed, on exactly that candidate.
 	Verdict check.Verdict
+	// Proven are ETags under which files of the candidate were read, by path, and held what it says.
+	// A file that has its ETag still is not read again: this spares reading, and proves nothing else. It may be nil.
+	Proven map[string]blob.ETag
 	Request
 	// Again puts a run that was promoted and rolled back into service once more.
 	// Without it such a run stays out: the promotion was done, and succeeds without effect.
@@ -122,7 +125,7 @@ func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
 		if err := d.Check(ctx, p.Candidate); err != nil {
 			return Result{}, err
 		}
-		if err := d.unchanged(ctx, replaced(p.Candidate)); err != nil {
+		if err := d.unchanged(ctx, replaced(p.Candidate), p.Proven); err != nil {
 			return Result{}, err
 		}
 	}
@@ -134,7 +137,7 @@ func (d *Dataset) promote(ctx context.Context, p Promotion) (Result, error) {
 	}
 	op := operation{nonce: decided.Nonce, since: generation(p.Candidate.Base)}
 	if decision != nil { // else they were looked at just now
-		op.ready = func(ctx context.Context) error { return d.unchanged(ctx, replaced(p.Candidate)) }
+		op.ready = func(ctx context.Context) error { return d.unchanged(ctx, replaced(p.Candidate), p.Proven) }
 	}
 	// Who, when and why are the decision's, so that all who carry it out write the same.
 	commit := Request{By: decided.By, At: decided.At, Why: decided.Why}.commit(table.OpPromote)
@@ -399,12 +402,18 @@ func (d *Dataset) present(ctx context.Context, files []table.File) error {
 	return g.Wait()
 }
 
-// unchanged asks that files are there, and hold what was checked. Their size alone does not tell: it reads them.
-func (d *Dataset) unchanged(ctx context.Context, files []table.File) error {
+// unchanged asks that files are there, and hold what was checked. Their size alone does not tell: it reads those that do not have the ETag of which that is proven.
+func (d *Dataset) unchanged(ctx context.Context, files []table.File, proven map[string]blob.ETag) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for _, f := range files {
 		g.Go(func() error {
+			if tag := proven[f.Path]; tag != "" {
+				info, err := d.store.Head(ctx, f.Path)
+				if err != nil && !errors.Is(err, blob.ErrNotFound) || err == nil && info.ETag == tag && info.Size == int64(f.Bytes) {
+					return err
+				}
+			}
 			there, err := table.SumOf(ctx, d.store, f.Path)
 			switch {
 			case errors.Is(err, blob.ErrNotFound):

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -538,4 +539,126 @@ type unconditional struct{ blob.Store }
 
 func (u unconditional) Put(ctx context.Context, key string, body io.ReadSeeker, _ blob.Condition) (blob.Info, error) {
 	return u.Store.Put(ctx, key, body, blob.Condition{})
+}
+
+// watched notes which data files are read.
+type watched struct {
+	blob.Store
+	mu   sync.Mutex
+	read []string
+}
+
+func (r *watched) Get(ctx context.Context, key string, opts blob.GetOptions) (*blob.Object, error) {
+	if strings.HasPrefix(key, "data/") {
+		r.mu.Lock()
+		r.read = append(r.read, key)
+		r.mu.Unlock()
+	}
+	return r.Store.Get(ctx, key, opts)
+}
+
+// untagged is a store that does not tell ETags of data files.
+type untagged struct{ blob.Store }
+
+func (u untagged) Head(ctx context.Context, key string) (blob.Info, error) {
+	info, err := u.Store.Head(ctx, key)
+	if strings.HasPrefix(key, "data/") {
+		info.ETag = ""
+	}
+	return info, err
+}
+
+// TestWhatIsProvenIsNotReadAgain promotes a candidate of two files whose ETags are known, and reads those only that have another since. After a rollback
+// it is the same.
+func TestWhatIsProvenIsNotReadAgain(t *testing.T) {
+	first, second := table.Path("run-1", "daily", "day=2011-11-01", 0), table.Path("run-1", "daily", "day=2011-11-02", 0)
+	content := strings.Repeat("daily of run-1", 10_000) // too large for a hash as its ETag, in a folder
+	type change func(t *testing.T, s blob.Store, p *Promotion)
+	put := func(content string) change {
+		return func(t *testing.T, s blob.Store, _ *Promotion) {
+			if _, err := blob.PutBytes(t.Context(), s, first, []byte(content), blob.Condition{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	known := func(change func(proven map[string]blob.ETag)) change {
+		return func(_ *testing.T, _ blob.Store, p *Promotion) { change(p.Proven) }
+	}
+	for name, c := range map[string]struct {
+		change  change
+		read    []string
+		changed bool // the promotion is refused
+	}{
+		"nothing changed":  {change: known(func(map[string]blob.ETag) {})},
+		"nothing is known": {change: func(_ *testing.T, _ blob.Store, p *Promotion) { p.Proven = nil }, read: []string{first, second}},
+		"one is not known": {change: known(func(proven map[string]blob.ETag) { delete(proven, first) }), read: []string{first}},
+		"another ETag":     {change: known(func(proven map[string]blob.ETag) { proven[first] = "x" }), read: []string{first}},
+		"an empty ETag":    {change: known(func(proven map[string]blob.ETag) { proven[first], proven[second] = "", "" }), read: []string{first, second}},
+		"put again":        {change: put(content), read: []string{first}},
+		"another as long":  {change: put(content[1:] + "!"), read: []string{first}, changed: true},
+		"a longer one":     {change: put(content + "!"), read: []string{first}, changed: true},
+		"none": {change: func(t *testing.T, s blob.Store, _ *Promotion) {
+			if err := s.Delete(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+		}, read: []string{first}, changed: true},
+		"a longer one of that ETag": {change: func(t *testing.T, s blob.Store, p *Promotion) {
+			info, err := blob.PutBytes(t.Context(), s, first, []byte(content+"!"), blob.Condition{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Proven[first] = info.ETag
+		}, read: []string{first}, changed: true},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, again %v", name, again), func(t *testing.T) {
+				onStores(t, func(t *testing.T, w *world) {
+					out := table.Output{Schema: daily, Partitions: map[string][]table.File{}}
+					for _, day := range []string{"day=2011-11-01", "day=2011-11-02"} {
+						out.Partitions[day] = w.files("run-1", "daily", day, content)
+					}
+					cand, err := table.NewCandidate("retail", "run-1", nil, table.Provenance{}, map[string]table.Output{"daily": out})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if again {
+						w.promote(cand)
+						w.rollback("run-1")
+					}
+					p := w.promotion(cand)
+					p.Again, p.Proven = again, map[string]blob.ETag{}
+					for _, path := range []string{first, second} {
+						info, err := blob.Sub(w.base, "dataset").Head(t.Context(), path)
+						if err != nil {
+							t.Fatal(err)
+						}
+						p.Proven[path] = info.ETag
+					}
+					was := w.generation()
+					c.change(t, blob.Sub(w.base, "dataset"), &p)
+					want := c.read
+					if info, err := blob.Sub(w.base, "dataset").Head(t.Context(), first); name == "put again" && err == nil && info.ETag == p.Proven[first] {
+						want = nil // where the ETag is a hash
+					}
+					reads := &watched{}
+					// The store has no ETags for what has none in the promotion.
+					_, err = w.dataset(func(s blob.Store) blob.Store {
+						if reads.Store = s; p.Proven[second] == "" {
+							reads.Store = untagged{s}
+						}
+						return reads
+					}).Promote(t.Context(), p)
+					if slices.Sort(reads.read); !slices.Equal(reads.read, want) {
+						t.Errorf("it read %v, want %v", reads.read, want)
+					}
+					if c.changed != errors.Is(err, ErrFileChanged) || !c.changed && err != nil {
+						t.Errorf("it ended with %v", err)
+					}
+					if moved := w.generation() != was; moved == c.changed {
+						t.Errorf("the pointer moved: %v", moved)
+					}
+				})
+			})
+		}
+	}
 }

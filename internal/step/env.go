@@ -19,6 +19,7 @@
 //	           probe.json        what a probe's shards came to
 //	           approvals/        what a person was asked to approve, with the task's token
 //	           candidate.json    the manifest that was validated, and what it replaces
+//	           etags.json        the ETags under which the checks read the candidate's files
 //	           verdict.json      the checks
 //	           account.json      what became of every offset of the read range
 //	           decision.json     promote or abort, written once

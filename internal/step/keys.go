@@ -6,6 +6,7 @@ const (
 	planKey      = "plan.json"
 	cutKey       = "cut.json"
 	candidateKey = "candidate.json"
+	tagsKey      = "etags.json"
 	verdictKey   = "verdict.json"
 	accountKey   = "account.json"
 )

@@ -44,12 +44,16 @@ func (e *Env) PromoteRun(ctx context.Context, run, by, why string, again bool) (
 	if err != nil {
 		return serve.Result{}, err
 	}
+	proven, err := e.tagsOf(ctx, run, verdict.Candidate)
+	if err != nil {
+		return serve.Result{}, err
+	}
 	ds, err := e.Serving(ctx, r.Spec)
 	if err != nil {
 		return serve.Result{}, err
 	}
 	res, err := ds.Promote(ctx, serve.Promotion{
-		Run: e.runStore(run), Candidate: candidate, Verdict: verdict, Again: again,
+		Run: e.runStore(run), Candidate: candidate, Verdict: verdict, Proven: proven, Again: again,
 		Request: serve.Request{By: by, At: e.Now(), Why: why},
 	})
 	return res, swapError(err)

@@ -102,7 +102,12 @@ func (e *Env) check(ctx context.Context, r Request, j job.Job) (check.Verdict, e
 	if err := e.writeCandidate(ctx, r.Run, candidate); err != nil {
 		return check.Verdict{}, err
 	}
-	return e.verdict(ctx, r, j, p, done, check.Inputs{Candidate: candidate, Base: base, Accounts: accounts})
+	var found tags
+	v, err := e.verdict(ctx, r, j, p, done, check.Inputs{Candidate: candidate, Base: base, Accounts: accounts, Found: found.add})
+	if err != nil {
+		return check.Verdict{}, err
+	}
+	return v, e.writeTags(ctx, r.Run, v.Candidate, &found)
 }
 
 // verdict makes the checks on what shards left.

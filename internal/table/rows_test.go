@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -544,15 +545,44 @@ func TestLargeFilesGoThroughScratch(t *testing.T) {
 	_, s := oneFile(t, nil)
 	f := s.Manifest.Tables["all"].Partitions["day=2011-10-30"].Files[0]
 	for _, limit := range []int64{0, 1 << 30} {
-		data, done, err := download(t.Context(), s.store, f, limit)
+		data, tag, done, err := download(t.Context(), s.store, f, limit)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if info, err := s.store.Head(t.Context(), f.Path); err != nil || tag != info.ETag {
+			t.Errorf("limit %d: ETag %q, it is %q, %v", limit, tag, info.ETag, err)
 		}
 		file, err := parquetfile.Open(data, int64(f.Bytes), f.Path)
 		if err != nil || file.Rows() != f.Rows {
 			t.Errorf("limit %d: %v", limit, err)
 		}
 		done()
+	}
+}
+
+// A file is told of by its ETag once its bytes were compared, and only where they are the manifest's.
+func TestFilesThatAreFoundAreToldOf(t *testing.T) {
+	_, s := oneFile(t, nil)
+	path := s.Manifest.Tables["all"].Partitions["day=2011-10-30"].Files[0].Path
+	body, info, err := blob.ReadAll(t.Context(), s.store, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]blob.ETag{}
+	opts := ScanOptions{Found: func(path string, tag blob.ETag) { found[path] = tag }}
+	if err := s.ScanPartition(t.Context(), "all", "day=2011-10-30", opts, func(*record.Batch) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]blob.ETag{path: info.ETag}; !maps.Equal(found, want) {
+		t.Errorf("told of %v, want %v", found, want)
+	}
+	clear(found)
+	body[100] ^= 1
+	if _, err := blob.PutBytes(t.Context(), s.store, path, body, blob.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ScanPartition(t.Context(), "all", "day=2011-10-30", opts, func(*record.Batch) error { return nil }); err == nil || len(found) != 0 {
+		t.Errorf("of a damaged file: told of %v, %v", found, err)
 	}
 }
 
@@ -569,10 +599,10 @@ func TestScanStops(t *testing.T) {
 	}
 	rows := 0
 	count := func(b *record.Batch) error { rows += b.Len; return nil }
-	if err := s.ScanPartition(t.Context(), "all", "day=2011-10-30", count); err != nil || rows != 3000 {
+	if err := s.ScanPartition(t.Context(), "all", "day=2011-10-30", ScanOptions{}, count); err != nil || rows != 3000 {
 		t.Errorf("one partition: %d rows, %v", rows, err)
 	}
-	if err := s.ScanPartition(t.Context(), "all", "day=2011-10-31", count); err != nil || rows != 3000 {
+	if err := s.ScanPartition(t.Context(), "all", "day=2011-10-31", ScanOptions{}, count); err != nil || rows != 3000 {
 		t.Errorf("a partition that is not there: %d rows, %v", rows, err)
 	}
 }

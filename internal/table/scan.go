@@ -32,31 +32,41 @@ func (s *Snapshot) Scan(ctx context.Context, name string, fn func(*record.Batch)
 		return err
 	}
 	for _, p := range t.Order() {
-		if err := s.scan(ctx, t, p, fn); err != nil {
+		if err := s.scan(ctx, t, p, ScanOptions{}, fn); err != nil {
 			return fmt.Errorf("read table %s, %s: %w", name, p, err)
 		}
 	}
 	return nil
 }
 
+// ScanOptions are for [Snapshot.ScanPartition]. The zero value works.
+type ScanOptions struct {
+	// Found, where set, is told of each file whose bytes are the manifest's, and which ETag the object has that they were read from.
+	Found func(path string, tag blob.ETag)
+}
+
 // ScanPartition is Scan for one partition. One that the table does not have has no rows.
-func (s *Snapshot) ScanPartition(ctx context.Context, name, partition string, fn func(*record.Batch) error) error {
+func (s *Snapshot) ScanPartition(ctx context.Context, name, partition string, opts ScanOptions, fn func(*record.Batch) error) error {
 	t, err := s.Table(name)
 	if err != nil {
 		return err
 	}
-	if err := s.scan(ctx, t, partition, fn); err != nil {
+	if err := s.scan(ctx, t, partition, opts, fn); err != nil {
 		return fmt.Errorf("read table %s, %s: %w", name, partition, err)
 	}
 	return nil
 }
 
-func (s *Snapshot) scan(ctx context.Context, t Table, partition string, fn func(*record.Batch) error) error {
-	return ScanFiles(ctx, s.store, t.Schema, partition, t.Partitions[partition].Files, fn)
+func (s *Snapshot) scan(ctx context.Context, t Table, partition string, opts ScanOptions, fn func(*record.Batch) error) error {
+	return scanFiles(ctx, s.store, t.Schema, partition, t.Partitions[partition].Files, opts, fn)
 }
 
 // ScanFiles passes the rows of files of a partition on, as [Snapshot.Scan] does: ordered by key, rows of one key in the order of the files.
 func ScanFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, fn func(*record.Batch) error) error {
+	return scanFiles(ctx, store, s, partition, files, ScanOptions{}, fn)
+}
+
+func scanFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, opts ScanOptions, fn func(*record.Batch) error) error {
 	var m merge
 	defer func() {
 		for _, r := range m {
@@ -65,7 +75,7 @@ func ScanFiles(ctx context.Context, store blob.Store, s Schema, partition string
 	}()
 	chains := s.chains(files)
 	for _, files := range chains {
-		r, err := openFiles(ctx, store, s, partition, files, maxMemory/int64(len(chains)))
+		r, err := openFiles(ctx, store, s, partition, files, maxMemory/int64(len(chains)), opts)
 		if err != nil {
 			return err
 		}
@@ -133,7 +143,7 @@ type fileReader struct {
 	order int
 }
 
-func openFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, memory int64) (*fileReader, error) {
+func openFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, memory int64, opts ScanOptions) (*fileReader, error) {
 	r := &fileReader{schema: s, left: files, close: func() {}}
 	var err error
 	if r.label, err = s.Label(partition); err != nil {
@@ -148,11 +158,14 @@ func openFiles(ctx context.Context, store blob.Store, s Schema, partition string
 		}
 	}
 	r.open = func(f File) error {
-		data, done, err := download(ctx, store, f, memory)
+		data, tag, done, err := download(ctx, store, f, memory)
 		if err != nil {
 			return err
 		}
 		r.close = done
+		if opts.Found != nil {
+			opts.Found(f.Path, tag)
+		}
 		file, err := parquetfile.Open(data, int64(f.Bytes), f.Path)
 		if err == nil && !file.Schema().Equal(columns) {
 			err = fmt.Errorf("it has the columns %v, the table has %v", file.Schema(), columns)
@@ -182,11 +195,11 @@ func (r *fileReader) follow() error {
 }
 
 // download proves that a file is the one that was written, and gives it: as it lies, if it lies on this machine, else fetched, up to so many bytes into memory.
-// Done releases it.
-func download(ctx context.Context, store blob.Store, f File, memory int64) (_ io.ReaderAt, done func(), err error) {
+// The ETag is that of the object that was read. Done releases it.
+func download(ctx context.Context, store blob.Store, f File, memory int64) (_ io.ReaderAt, _ blob.ETag, done func(), err error) {
 	o, err := store.Get(ctx, f.Path, blob.GetOptions{})
 	if err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
 	done = func() { o.Body.Close() }
 	sum := sha256.New()
@@ -215,9 +228,9 @@ func download(ctx context.Context, store blob.Store, f File, memory int64) (_ io
 	}
 	if err != nil {
 		done()
-		return nil, nil, err
+		return nil, "", nil, err
 	}
-	return data, done, nil
+	return data, o.ETag, done, nil
 }
 
 // next gives the next rows, or io.EOF once all that the manifest counts were there.
