@@ -20,8 +20,9 @@ type ReadOptions struct {
 	RowGroups []int
 	// BatchRows is the most rows of a batch; 0 means 4,096.
 	BatchRows int
-	// First are columns, among Columns, by which Wanted, unless it is nil, decides about a batch: it is given one that has values only of these. If it
-	// says false, the others are null in the batch, whatever the file has: these values are not looked at, and pages that have no others are not decompressed.
+	// First are columns, among Columns, by the first of which Wanted, unless it is nil, decides about a batch: it is given one that has values only of these. If it
+	// says false, the others are null in the batch, whatever the file has: these values are not looked at, and pages that have no others are not decompressed. It is
+	// asked more than once about the same rows.
 	First  []string
 	Wanted func(*record.Batch) bool
 	// Cuts are row groups that are not read whole.
@@ -51,6 +52,7 @@ type Reader struct {
 	preload   int64 // the most bytes of a row group that are read at once
 	batch     record.Batch
 	wanted    func(*record.Batch) bool
+	by        int // the column that it decides by, -1: none
 	codecs    column.Codecs
 	budget    column.Budget
 	mem       []byte // of preloaded chunks
@@ -74,7 +76,7 @@ type cutting struct {
 
 // Read starts to read rows. Options that do not fit the file are reported by the first Next.
 func (f *File) Read(opts ReadOptions) *Reader {
-	r := &Reader{f: f, groups: opts.RowGroups, batchRows: opts.BatchRows, preload: preload, wanted: opts.Wanted}
+	r := &Reader{f: f, groups: opts.RowGroups, batchRows: opts.BatchRows, preload: preload, wanted: opts.Wanted, by: -1}
 	if r.batchRows <= 0 {
 		r.batchRows = defaultBatchRows
 	}
@@ -101,6 +103,9 @@ func (f *File) Read(opts ReadOptions) *Reader {
 			continue
 		}
 		late := opts.Wanted != nil && !slices.Contains(opts.First, name)
+		if opts.Wanted != nil && len(opts.First) > 0 && name == opts.First[0] {
+			r.by = len(r.columns)
+		}
 		r.columns = append(r.columns, reading{field: c, Reader: column.NewReader(c.Shape, &r.codecs, &r.budget), late: late})
 	}
 	r.batch.Columns = make([]record.Column, len(r.columns))
@@ -339,6 +344,34 @@ func (r *Reader) start() error {
 			c.Part()
 		} else if n, ok := r.f.nulls(c.field, e.chunk); ok {
 			c.ExpectNulls(n)
+		}
+	}
+	return r.survey(extents)
+}
+
+// survey finds, where one page has all of the values by which it is decided what is wanted, after which row of the group nothing is: of columns that come late,
+// pages may be as large.
+func (r *Reader) survey(extents []extent) error {
+	if r.by < 0 || r.late != (Stretch{0, r.f.footer.Groups[r.group].Rows}) || extents[r.by].part || r.columns[r.by].out {
+		return nil
+	}
+	by := &r.columns[r.by]
+	rows, until := int64(0), int64(0)
+	err := guard(func() error {
+		_, err := by.Peek(r.batchRows, func(values *record.Column, n int) {
+			r.batch.Len, r.batch.Columns[r.by] = n, *values
+			if rows += int64(n); r.wanted(&r.batch) {
+				until = rows
+			}
+		})
+		return err
+	})
+	if err != nil {
+		return r.f.wrap(r.group, by.field.name, err)
+	}
+	for i := range r.columns {
+		if c := &r.columns[i]; c.late && !c.out && !extents[i].part {
+			c.Until(until)
 		}
 	}
 	return nil

@@ -49,10 +49,7 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 	if codec == format.Zstd && size > zstdRoom/4 {
 		behind = zstdRoom
 	}
-	if cap(dst) < size+behind {
-		spare.Put(dst)
-		dst = spare.Get(size + behind)
-	}
+	dst, wide := roomFor(dst, size, behind)
 	// The capacity bounds what a codec can write.
 	room := dst[0:size:size]
 	n := 0
@@ -83,14 +80,7 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 			return nil, err
 		}
 	case format.Zstd:
-		if d.zstd == nil {
-			var err error
-			if d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
-				zstd.WithDecoderMaxMemory(maxPage)); err != nil {
-				return nil, err
-			}
-		}
-		out, err := d.zstd.DecodeAll(src, dst[0:0:size+behind])
+		out, err := d.unzstd(src, wide)
 		if err != nil {
 			return nil, err
 		}
@@ -118,6 +108,26 @@ func (d *Codecs) decode(codec format.CompressionCodec, dst, src []byte, size int
 		return nil, fmt.Errorf("a page of %d bytes decompresses to %d", size, n)
 	}
 	return dst[:size], nil
+}
+
+// roomFor returns dst or other memory for a page of size bytes, and as what is given to a codec that may write behind it.
+func roomFor(dst []byte, size, behind int) (mem, wide []byte) {
+	if cap(dst) < size+behind {
+		spare.Put(dst)
+		dst = spare.Get(size + behind)
+	}
+	return dst[:size], dst[0 : 0 : size+behind]
+}
+
+func (d *Codecs) unzstd(src, dst []byte) ([]byte, error) {
+	if d.zstd == nil {
+		var err error
+		if d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
+			zstd.WithDecoderMaxMemory(maxPage)); err != nil {
+			return nil, err
+		}
+	}
+	return d.zstd.DecodeAll(src, dst)
 }
 
 // readAll fills dst from r, which must end there.

@@ -53,6 +53,7 @@ type Reader struct {
 	passed bool   // pages were that nobody looked into
 	part   bool   // rows at the chunk's end are not read
 	pages  []Page // of the chunk that are not begun; nil where they are not known
+	until  int64  // nothing is wanted from that row on; 0: not known
 
 	hasDict bool
 	entries int // of the dictionary
@@ -68,6 +69,8 @@ type Reader struct {
 	nulls    int // seen so far
 	header   footer.PageHeader
 	mem      []byte
+	rest     []byte // what the page is decompressed from, where mem has only its first bytes, which are there
+	there    int
 	data     []byte
 	levels   hybrid
 	codes    hybrid
@@ -138,7 +141,7 @@ func (c *Reader) ExpectPages(pages []Page) { c.pages = pages }
 func (c *Reader) Release() {
 	spare.Put(c.mem)
 	c.budget.held -= int64(cap(c.mem))
-	c.mem, c.data = nil, nil
+	c.mem, c.rest, c.data = nil, nil, nil
 }
 
 // Part says that not all rows of the chunk will be read.
@@ -147,7 +150,7 @@ func (c *Reader) Part() { c.part = true }
 func (c *Reader) start(meta *footer.Chunk) error {
 	c.meta, c.unread, c.left, c.absent, c.bounded = meta, meta.Values, 0, 0, false
 	c.counted, c.skip, c.passed = false, 0, false
-	c.then, c.part, c.pages = input{}, false, nil
+	c.then, c.part, c.pages, c.until = input{}, false, nil, 0
 	return c.dropDictionary()
 }
 
@@ -188,7 +191,7 @@ func (c *Reader) pass() error {
 		}
 		n := min(int(c.skip), passRows)
 		c.skip -= int64(n)
-		if err := c.omit(n); err != nil {
+		if err := c.step(func() error { return c.omit(n) }); err != nil {
 			return err
 		}
 	}
@@ -208,11 +211,14 @@ func (c *Reader) fill(n int) error {
 			}
 		}
 		k := min(n-at, c.left)
-		present, err := c.present(at, k)
+		err := c.step(func() error {
+			present, err := c.present(at, k)
+			if err != nil {
+				return err
+			}
+			return c.take(at, k, present)
+		})
 		if err != nil {
-			return err
-		}
-		if err := c.take(at, k, present); err != nil {
 			return err
 		}
 		at, c.left = at+k, c.left-k

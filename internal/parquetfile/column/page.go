@@ -1,6 +1,7 @@
 package column
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -57,6 +58,7 @@ func (c *Reader) nextPage() error {
 			c.passed = true
 			continue
 		}
+		c.rest = nil
 		c.header, c.left, c.total, c.nulls = h, int(h.Values), int(h.Values), 0
 		if h.Type == format.DataPage {
 			err = c.pageV1(body)
@@ -115,8 +117,25 @@ func (c *Reader) decompress(codec format.CompressionCodec, src []byte, size int)
 	return data, c.budget.resize(max(was, size), cap(c.mem))
 }
 
+// inflate decompresses the page at hand, or of it what is wanted.
+func (c *Reader) inflate(codec format.CompressionCodec, src []byte, size int) ([]byte, error) {
+	want := c.wantedOf(size)
+	if codec != format.Zstd || size < partLeast || want == size || !c.simple() {
+		return c.decompress(codec, src, size)
+	}
+	was := cap(c.mem)
+	if err := c.budget.resize(was, max(was, size)); err != nil {
+		return nil, err
+	}
+	if c.mem, c.there = c.codecs.zstdPart(c.mem, src, size, want); c.there == 0 {
+		return c.decompress(codec, src, size)
+	}
+	c.rest = src
+	return c.mem, c.budget.resize(max(was, size), cap(c.mem))
+}
+
 func (c *Reader) pageV1(body []byte) (err error) {
-	if c.data, err = c.decompress(c.meta.Codec, body, int(c.header.Uncompressed)); err != nil {
+	if c.data, err = c.inflate(c.meta.Codec, body, int(c.header.Uncompressed)); err != nil {
 		return err
 	}
 	if c.shape.Level == 0 {
@@ -126,6 +145,9 @@ func (c *Reader) pageV1(body []byte) (err error) {
 		n := (int(c.header.Values) + 7) / 8
 		if n > len(c.data) {
 			return errors.New("a page ends within its definition levels")
+		}
+		if err := c.reach(n + 1); err != nil {
+			return err
 		}
 		c.levels = bitPacked(c.data[:n])
 		c.data = c.data[n:]
@@ -137,13 +159,16 @@ func (c *Reader) pageV1(body []byte) (err error) {
 	if len(c.data) < 4 {
 		return errors.New("a page ends before its definition levels")
 	}
+	if err := c.reach(4); err != nil {
+		return err
+	}
 	n := int64(binary.LittleEndian.Uint32(c.data))
 	if n > int64(len(c.data)-4) {
 		return errors.New("a page ends within its definition levels")
 	}
 	c.levels, err = newHybrid(c.data[4:4+n], c.shape.levelBits())
 	c.data = c.data[4+n:]
-	return err
+	return cmp.Or(err, c.reach(int(4+n)+1))
 }
 
 func (c *Reader) pageV2(body []byte) (err error) {
@@ -166,7 +191,7 @@ func (c *Reader) pageV2(body []byte) (err error) {
 			return nil
 		}
 	}
-	c.data, err = c.decompress(codec, body[levels:], int(h.Uncompressed)-levels)
+	c.data, err = c.inflate(codec, body[levels:], int(h.Uncompressed)-levels)
 	return err
 }
 
