@@ -72,17 +72,18 @@ func environment(ctx context.Context, jobs []job.Job, getenv func(string) (strin
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
+	program := Program
+	if p, ok := getenv(step.ProgramVariable); ok {
+		program = p
+	}
 	env := &step.Env{
 		Jobs:      jobs,
 		Workspace: store,
 		Open:      openblob.Open,
 		Datasets:  workspace + "/datasets",
 		Root:      root,
-		Program:   Program,
+		Program:   func() (string, error) { return program, nil },
 		Now:       time.Now,
-	}
-	if program, ok := getenv(step.ProgramVariable); ok {
-		env.Program = program
 	}
 	if env.WorkerMemory, err = memory(getenv); err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func (w *Workspace) UseFunctions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.functions, w.Env.Program = &f, f.digest
+	w.functions, w.Env.Program = &f, func() (string, error) { return f.digest, nil }
 	return nil
 }
 

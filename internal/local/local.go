@@ -73,10 +73,6 @@ func Open(dir string, opts Options) (*Workspace, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	program, err := programDigest()
-	if err != nil {
-		return nil, err
-	}
 	w := &Workspace{dir: dir, opts: opts, brokers: map[string]*embedded.Broker{}, rows: map[string]int64{}}
 	store, err := fileblob.New(dir)
 	if err != nil {
@@ -89,7 +85,7 @@ func Open(dir string, opts Options) (*Workspace, error) {
 		Datasets:  filepath.Join(dir, "datasets"),
 		Root:      opts.Root,
 		Brokers:   w.access,
-		Program:   program,
+		Program:   programDigest,
 		Now:       opts.Now,
 
 		WorkerMemory: opts.WorkerMemory,

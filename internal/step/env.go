@@ -94,8 +94,8 @@ type Env struct {
 	Root string
 	// Brokers resolves how the spec's brokers are reached.
 	Brokers func(ctx context.Context, tail *spec.Tail, topic string) (brokers.Access, error)
-	// Program is the digest of the program that runs: engine and jobs.
-	Program string
+	// Program returns the digest of the program that runs, engine and jobs, which may take a while.
+	Program func() (string, error)
 	Now     func() time.Time
 	// Progress, where set, is told of rows that a shard has read.
 	Progress func(run, shard string, rows int64)
@@ -209,7 +209,11 @@ func (e *Env) Code(j job.Job) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(d + "\n" + e.Program))
+	program, err := e.Program()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(d + "\n" + program))
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 

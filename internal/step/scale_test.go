@@ -104,6 +104,7 @@ outputs:
 dataset: large
 `, sourcetest.Topic)
 	e := &Env{
+		Program: func() (string, error) { return "", nil },
 		Jobs: []job.Job{job.New(fstest.MapFS{"job.yaml": {Data: []byte(yaml)}, "job.go": {Data: []byte("package large")}}, job.Outputs{
 			"t": job.Map[LargeEvent, LargeRow]{Each: func(v *LargeEvent, emit func(LargeRow)) { emit(LargeRow{v.ID}) }},
 		})},
