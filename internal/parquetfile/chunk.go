@@ -20,6 +20,7 @@ import (
 
 	"hindcast/internal/parquetfile/column"
 	"hindcast/internal/record"
+	"hindcast/internal/spare"
 )
 
 // chunkWriter makes the pages of one column of a row group. Pages end by rows and lengths alone, so
@@ -225,6 +226,8 @@ func (c *chunkWriter) reset() {
 	c.dict.reset()
 	c.plainFrom, c.rows, c.lengths, c.bounds = false, 0, 0, bounds{}
 	if c.lent { // what was copied may be much larger than what is written
+		spare.Put(c.first.Bytes())
+		spare.Put(c.pages.Bytes())
 		c.first, c.pages = bytes.Buffer{}, bytes.Buffer{}
 	}
 	c.lent, c.bounded = false, true
@@ -555,7 +558,10 @@ func (c *chunkWriter) endPage() error {
 		return err
 	}
 	nulls := p.rows - p.values
-	b := p.bounds(c.typ, coding, &c.dict.values)
+	var b bounds
+	if c.bounded {
+		b = p.bounds(c.typ, coding, &c.dict.values)
+	}
 	at := c.meta.TotalCompressedSize
 	header := format.PageHeader{
 		Type: format.DataPageV2,

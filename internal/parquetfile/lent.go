@@ -14,6 +14,7 @@ import (
 	"hindcast/internal/parquetfile/column"
 	"hindcast/internal/parquetfile/footer"
 	"hindcast/internal/record"
+	"hindcast/internal/spare"
 )
 
 // Lent is a row group whose columns a [Writer] takes into another file without decoding what it need not; see [record.Lent]. It may be used concurrently
@@ -52,10 +53,14 @@ func (f *File) CanLend(name string, as record.Field) bool {
 // lentPage is a data page that has rows that are wanted.
 type lentPage struct {
 	header footer.PageHeader
-	bytes  []byte // all of it
-	head   int    // bytes of the header
-	rows   []int  // those that are wanted; nil: all
+	bytes  []byte  // all of it
+	head   int     // bytes of the header
+	first  int64   // row of the group
+	rows   []int64 // of the group, those to be decoded; nil: the page is copied
 }
+
+// headerRoom is about how many bytes the header of a page takes.
+const headerRoom = 64
 
 // lentChunk is what is needed of a chunk.
 type lentChunk struct {
@@ -64,10 +69,19 @@ type lentChunk struct {
 	dictHeader footer.PageHeader
 	dictHead   int
 	pages      []lentPage
+	read       [][]byte // what the dictionary and the pages are parts of
 }
 
-// chunk reads the pages that rows of a column lie in. Rows ascend.
-func (l *Lent) chunk(name string, rows []int64) (*field, *lentChunk, error) {
+// release gives the memory of pages to others.
+func (c *lentChunk) release() {
+	for _, b := range c.read {
+		spare.Put(b)
+	}
+	*c = lentChunk{}
+}
+
+// chunk reads the pages that rows of a column lie in; those all of whose rows are wanted may be copied. Rows ascend.
+func (l *Lent) chunk(name string, rows []int64, copied bool) (*field, *lentChunk, error) {
 	c, err := l.file.column(name)
 	if err != nil {
 		return nil, nil, err
@@ -85,6 +99,7 @@ func (l *Lent) chunk(name string, rows []int64) (*field, *lentChunk, error) {
 		if out.dictionary, err = l.read(out.meta.Start(), before); err != nil {
 			return nil, nil, err
 		}
+		out.read = append(out.read, out.dictionary)
 		if out.dictHeader, out.dictHead, err = header(out.dictionary); err != nil {
 			return nil, nil, fmt.Errorf("dictionary: %w", err)
 		}
@@ -112,9 +127,10 @@ func (l *Lent) chunk(name string, rows []int64) (*field, *lentChunk, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		out.read = append(out.read, data)
 		for ; from < to; from++ {
 			at := &pages[from]
-			p := lentPage{bytes: data[:at.Size]}
+			p := lentPage{bytes: data[:at.Size], first: at.First}
 			data = data[at.Size:]
 			if p.header, p.head, err = header(p.bytes); err == nil && (p.header.Type != format.DataPage && p.header.Type != format.DataPageV2 || int64(p.header.Values) != at.end-at.First) {
 				err = fmt.Errorf("it is not the data page of %d rows that the index lists", at.end-at.First)
@@ -125,8 +141,8 @@ func (l *Lent) chunk(name string, rows []int64) (*field, *lentChunk, error) {
 			n, _ := slices.BinarySearch(rows, at.end)
 			// Only a checksum tells that a page is whole, and of nulls only a page of version 2 says how many it has.
 			sure := p.header.HasCRC && (out.dictionary == nil || out.dictHeader.HasCRC) && (c.Level == 0 || p.header.Type == format.DataPageV2)
-			if n < int(p.header.Values) || !sure {
-				p.rows = place(rows[:n], at.First)
+			if n < int(p.header.Values) || !sure || !copied {
+				p.rows = rows[:n]
 			}
 			out.pages = append(out.pages, p)
 			rows = rows[n:]
@@ -148,6 +164,7 @@ func (l *Lent) locate(meta *footer.Chunk, rows int64) ([]located, error) {
 		return nil, err
 	}
 	list, err := footer.ParseOffsetIndex(b)
+	spare.Put(b)
 	if err != nil {
 		return nil, fmt.Errorf("index of pages: %w", err)
 	}
@@ -170,7 +187,7 @@ func (l *Lent) locate(meta *footer.Chunk, rows int64) ([]located, error) {
 }
 
 func (l *Lent) read(offset, length int64) ([]byte, error) {
-	b := make([]byte, length)
+	b := spare.Get(int(length))[:length]
 	return b, column.ReadAt(l.file.r, b, offset)
 }
 
@@ -188,24 +205,16 @@ func header(page []byte) (footer.PageHeader, int, error) {
 	return h, head, nil
 }
 
-// place makes numbers of a row group's rows those of a page's.
-func place(rows []int64, first int64) []int {
-	out := make([]int, len(rows))
-	for i, r := range rows {
-		out[i] = int(r - first)
-	}
-	return out
-}
+// decodeRows is how many rows are decoded at a time.
+const decodeRows = 4096
 
-// decode gives the values of the pages of which all or some rows are wanted, page by page.
-func (l *Lent) decode(c *field, chunk *lentChunk, codecs *column.Codecs, whole bool, do func(page int, values *record.Column) error) error {
-	var budget column.Budget
-	r := column.NewReader(c.Shape, codecs, &budget)
+// decode gives the values of the rows that are not copied, page by page in parts: those of rows that follow one another, and which are wanted.
+func (l *Lent) decode(c *field, chunk *lentChunk, codecs *column.Codecs, do func(page int, values *record.Column, rows []int) error) error {
 	meta := chunk.meta
 	meta.Values, meta.Slack = 0, 0
 	size := len(chunk.dictionary)
 	for i := range chunk.pages {
-		if p := &chunk.pages[i]; whole || p.rows != nil {
+		if p := &chunk.pages[i]; p.rows != nil {
 			size += len(p.bytes)
 			meta.Values += int64(p.header.Values)
 		}
@@ -213,27 +222,44 @@ func (l *Lent) decode(c *field, chunk *lentChunk, codecs *column.Codecs, whole b
 	if meta.Values == 0 {
 		return nil
 	}
-	buf := append(make([]byte, 0, size+column.Padding), chunk.dictionary...)
+	buf := append(spare.Get(size+column.Padding), chunk.dictionary...)
+	defer func() { spare.Put(buf) }()
 	for i := range chunk.pages {
-		if p := &chunk.pages[i]; whole || p.rows != nil {
+		if p := &chunk.pages[i]; p.rows != nil {
 			buf = append(buf, p.bytes...)
 		}
 	}
+	var budget column.Budget
+	r := column.NewReader(c.Shape, codecs, &budget)
+	defer r.Release()
 	if err := r.Start(&meta, buf); err != nil {
 		return err
 	}
 	var values record.Column
+	var part []int
 	for i := range chunk.pages {
 		p := &chunk.pages[i]
-		if !whole && p.rows == nil {
+		if p.rows == nil {
 			continue
 		}
-		if err := r.Fill(int(p.header.Values), &values); err != nil {
-			return err
+		at, end := p.first, p.first+int64(p.header.Values)
+		for rows := p.rows; len(rows) > 0; {
+			r.Skip(int(rows[0] - at))
+			at = rows[0]
+			n := min(decodeRows, end-at)
+			if err := r.Fill(int(n), &values); err != nil {
+				return err
+			}
+			part = part[:0]
+			for len(rows) > 0 && rows[0] < at+n {
+				part, rows = append(part, int(rows[0]-at)), rows[1:]
+			}
+			if err := do(i, &values, part); err != nil {
+				return err
+			}
+			at += n
 		}
-		if err := do(i, &values); err != nil {
-			return err
-		}
+		r.Skip(int(end - at))
 	}
 	return r.Finish()
 }
@@ -244,22 +270,15 @@ func (l *Lent) Read(names []string, rows []int64) ([]record.Column, error) {
 	var codecs column.Codecs
 	for i, name := range names {
 		err := guard(func() error {
-			c, chunk, err := l.chunk(name, rows)
+			c, chunk, err := l.chunk(name, rows, false)
 			if err != nil {
 				return err
 			}
+			defer chunk.release()
 			to, n := &out[i], 0
 			to.Kind = c.Kind
-			return l.decode(c, chunk, &codecs, true, func(page int, values *record.Column) error {
-				p := &chunk.pages[page]
-				for _, row := range p.rows {
-					to.Append(n, values, row)
-					n++
-				}
-				if p.rows != nil {
-					return nil
-				}
-				for row := range int(p.header.Values) {
+			return l.decode(c, chunk, &codecs, func(_ int, values *record.Column, rows []int) error {
+				for _, row := range rows {
 					to.Append(n, values, row)
 					n++
 				}
@@ -276,14 +295,16 @@ func (l *Lent) Read(names []string, rows []int64) ([]record.Column, error) {
 // lend makes the chunk of rows of a lent one. Pages all of whose rows are among them are copied, with the dictionary, compressed as they are, once they match
 // their checksums; of others the rows are written anew.
 func (c *chunkWriter) lend(l *Lent, name string, rows []int64) error {
-	f, chunk, err := l.chunk(name, rows)
+	f, chunk, err := l.chunk(name, rows, true)
 	if err != nil {
 		return err
 	}
+	defer chunk.release()
 	c.lent = true
 	c.bounded = f.Kind != record.String && f.Kind != record.Float64 // reading holds values against the bounds of integers, not of others
 	c.coding = c.uncoded
 	if chunk.dictionary != nil {
+		c.first = *bytes.NewBuffer(spare.Get(len(chunk.dictionary) + headerRoom))
 		c.coding = format.RLEDictionary
 		h := format.PageHeader{
 			Type:                 format.DictionaryPage,
@@ -295,24 +316,26 @@ func (c *chunkWriter) lend(l *Lent, name string, rows []int64) error {
 	}
 	size := 0
 	for i := range chunk.pages {
-		size += len(chunk.pages[i].bytes) + 64
+		size += len(chunk.pages[i].bytes) + headerRoom
 	}
-	c.pages.Grow(size)
-	copied := 0 // pages that were looked at
+	c.pages = *bytes.NewBuffer(spare.Get(size))
+	next := 0 // page
 	upTo := func(page int) error {
-		for ; copied < page; copied++ {
-			if err := c.copyData(&chunk.pages[copied]); err != nil {
+		for ; next < page; next++ {
+			if chunk.pages[next].rows != nil {
+				continue
+			}
+			if err := c.copyData(&chunk.pages[next]); err != nil {
 				return err
 			}
 		}
-		copied++
 		return nil
 	}
-	err = l.decode(f, chunk, &c.codecs, false, func(page int, values *record.Column) error {
+	err = l.decode(f, chunk, &c.codecs, func(page int, values *record.Column, rows []int) error {
 		if err := upTo(page); err != nil {
 			return err
 		}
-		return c.rewrite(values, chunk.pages[page].rows)
+		return c.rewrite(values, rows)
 	})
 	if err != nil {
 		return err
@@ -320,7 +343,7 @@ func (c *chunkWriter) lend(l *Lent, name string, rows []int64) error {
 	return upTo(len(chunk.pages))
 }
 
-// rewrite adds rows of a page that was decoded.
+// rewrite adds some rows of a page.
 func (c *chunkWriter) rewrite(values *record.Column, rows []int) error {
 	coded := values.Kind == record.String && values.Strings.Codes != nil
 	if c.plainFrom == coded {
@@ -328,10 +351,6 @@ func (c *chunkWriter) rewrite(values *record.Column, rows []int) error {
 			return err
 		}
 		c.plainFrom = !coded
-	}
-	if coded && len(c.dict.values.text) == 0 {
-		c.dict.values.text = append(c.dict.values.text, values.Strings.Data...)
-		c.dict.values.ends = append(c.dict.values.ends[:0], values.Strings.Offsets...)
 	}
 	for len(rows) > 0 {
 		n := 1
@@ -354,7 +373,7 @@ func (c *chunkWriter) copyData(p *lentPage) error {
 	h := &p.header
 	b := bounds{}
 	if c.bounded {
-		b = bounds{h.Stats.Min, h.Stats.Max}
+		b = bounds{bytes.Clone(h.Stats.Min), bytes.Clone(h.Stats.Max)} // the page's memory is others' soon
 		size := map[format.Type]int{format.Boolean: 1, format.Int32: 4, format.Int64: 8}[c.typ]
 		c.bounded = len(b.least) == size && len(b.most) == size || h.Type == format.DataPageV2 && h.Nulls == h.Values
 	}

@@ -11,8 +11,12 @@ import (
 	"testing"
 
 	"hindcast/internal/record"
+	"hindcast/internal/spare"
 	"hindcast/internal/testenv"
 )
+
+// In all tests, what is used after it was passed on is wrong.
+func init() { spare.Spoil() }
 
 // lending is a file of columns of every kind and layout, and its rows.
 func lending(t *testing.T, rng *rand.Rand, rows int) (record.Schema, *record.Batch, *File, []byte) {
@@ -245,7 +249,7 @@ func TestWholePagesAreCopied(t *testing.T) {
 		if i%4 == 0 {
 			continue
 		}
-		col, chunk, err := (&Lent{f, 0}).chunk(c.Name, rows)
+		col, chunk, err := (&Lent{f, 0}).chunk(c.Name, rows, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,6 +75,7 @@ type Writer struct {
 	rows    int          // rows in the current group
 	bytes   int64        // of values in the current group
 	lent    *record.Lent // where columns of the current group are
+	taken   []int64      // memory of its rows
 	footer  format.FileMetaData
 	indexes [][]format.ColumnIndex // by row group and column
 	offsets [][]format.OffsetIndex
@@ -270,7 +271,7 @@ func (w *Writer) writeLent(b *record.Batch, at int, target int64) (next int, err
 				return 0, fmt.Errorf("column %q: column %q of %s cannot be taken as it lies", c.field.Name, name, l.file.name)
 			}
 		}
-		w.lent = &record.Lent{From: l, Names: slices.Clone(b.Lent.Names)}
+		w.lent = &record.Lent{From: l, Names: slices.Clone(b.Lent.Names), Rows: w.taken[:0]}
 	}
 	for i, c := range w.columns {
 		if w.lent.Names[i] != "" {
@@ -322,6 +323,9 @@ func (w *Writer) endGroup() error {
 	w.footer.RowGroups = append(w.footer.RowGroups, g)
 	w.indexes, w.offsets = append(w.indexes, indexes), append(w.offsets, offsets)
 	w.footer.NumRows += int64(w.rows)
+	if w.lent != nil {
+		w.taken = w.lent.Rows
+	}
 	w.rows, w.bytes, w.lent = 0, 0, nil
 	return nil
 }

@@ -5,6 +5,7 @@ package spare
 import (
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 // least is the size, in bytes, that buffers are passed on from: what is smaller is cheap to make.
@@ -34,6 +35,12 @@ func Get(size int) []byte {
 
 // Put passes a buffer of [Get] on. The caller must not use it any more, nor any part of it.
 func Put(b []byte) {
+	if spoils.Load() {
+		b = b[:cap(b)]
+		for i := range b {
+			b[i] = spoilt
+		}
+	}
 	if cap(b) < least {
 		return
 	}
@@ -42,3 +49,10 @@ func Put(b []byte) {
 		pools[n].Put(&b)
 	}
 }
+
+const spoilt = 0xA5
+
+var spoils atomic.Bool
+
+// Spoil has [Put] overwrite buffers from now on. So tests see what goes on using them.
+func Spoil() { spoils.Store(true) }

@@ -37,3 +37,17 @@ func TestGet(t *testing.T) {
 		t.Error("a buffer that is of no class is passed on")
 	}
 }
+
+func TestSpoil(t *testing.T) {
+	Spoil()
+	defer spoils.Store(false)
+	for _, size := range []int{1, least, least + 1} { // neither the first nor the last is passed on
+		b := make([]byte, size)
+		Put(b[:1])
+		for i := range b {
+			if b[i] != spoilt {
+				t.Fatalf("byte %d of %d is still there", i, size)
+			}
+		}
+	}
+}
