@@ -113,8 +113,9 @@ type mapRunner[E, R any] struct {
 	checked  []*field // of own: those with values that do not all fit
 	scratch  []byte
 	same     []same
-	strict   []*same  // of the batch, those that have nulls and must not
-	lent     []string // then the place is the last of same
+	strict   []*same        // of the batch, those that have nulls and must not
+	lent     []string       // then the place is the last of same
+	places   *record.Column // of the batch; nil: nothing is lent
 	nothing  map[record.Kind]record.Column
 	pending  []pending
 	rows     []int32 // of the batch of events: those that are pending
@@ -142,7 +143,7 @@ func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome
 		block.batch = b
 		for next := 0; next < len(block.events); {
 			var err error
-			if next, err = r.apply(block, next, out); err != nil {
+			if next, err = r.apply(&block, next, out); err != nil {
 				return err
 			}
 		}
@@ -151,7 +152,7 @@ func (r *mapRunner[E, R]) Add(b *record.Batch, rows, slots []int32, out *Outcome
 }
 
 // apply takes events from number i on, to the end or the first panic of the author's code. It returns the number of the next.
-func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err error) {
+func (r *mapRunner[E, R]) apply(b *block[E], i int, out *Outcome) (next int, err error) {
 	calling := ""
 	defer func() {
 		if v := recover(); v != nil {
@@ -199,7 +200,11 @@ func (r *mapRunner[E, R]) apply(b block[E], i int, out *Outcome) (next int, err 
 // look finds out which columns that pass through have to be looked at row by row for nulls.
 func (r *mapRunner[E, R]) look(b *record.Batch) {
 	r.strict = r.strict[:0]
-	placed := len(r.lent) > 0 && b.Columns[len(b.Columns)-1].Nulls == nil
+	r.places = nil
+	if len(r.lent) > 0 {
+		r.places = &b.Columns[len(b.Columns)-1]
+	}
+	placed := r.places != nil && r.places.Nulls == nil
 	for i := range r.same {
 		if s := &r.same[i]; !r.row.fields[s.row].ptr && b.Columns[s.event].Nulls != nil && (!placed || !s.unseen) {
 			r.strict = append(r.strict, s)
@@ -218,18 +223,18 @@ func (r *mapRunner[E, R]) lacks(b *record.Batch, row int32, placed bool) error {
 	return nil
 }
 
-// placed reports whether a row has a place: then it lacks the columns that no function sees.
-func (r *mapRunner[E, R]) placed(b *record.Batch, row int32) bool {
-	return len(r.lent) > 0 && !b.Columns[len(b.Columns)-1].Nulls.Get(int(row))
+// placed reports whether a row of the batch has a place: then it lacks the columns that no function sees.
+func (r *mapRunner[E, R]) placed(row int32) bool {
+	return r.places != nil && !r.places.Nulls.Get(int(row))
 }
 
 // keep adds the rows of event i, which are the last of emitted, to their slots: all, or none if one of them is unfit.
-func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
+func (r *mapRunner[E, R]) keep(b *block[E], i int) (unfit, err error) {
 	from := len(r.rows)
 	if from == len(r.emitted) {
 		return nil, nil
 	}
-	placed := r.placed(b.batch, b.rows[i])
+	placed := r.placed(b.rows[i])
 	if unfit := r.lacks(b.batch, b.rows[i], placed); unfit != nil {
 		return unfit, nil
 	}
@@ -266,7 +271,7 @@ func (r *mapRunner[E, R]) keep(b block[E], i int) (unfit, err error) {
 }
 
 // slotOf is the slot of the nth row of event i.
-func (r *mapRunner[E, R]) slotOf(b block[E], i, n int) int {
+func (r *mapRunner[E, R]) slotOf(b *block[E], i, n int) int {
 	if r.bucket == nil {
 		return int(b.slot(i))
 	}

@@ -116,6 +116,7 @@ type pending struct {
 	to     *record.Batch
 	n      int  // so many of the runner's rows
 	placed bool // they go without what no function sees
+	gaps   bool // they do not follow one another in the batch
 }
 
 // mostPending is how many rows are completed at a time, but for those of one event.
@@ -123,12 +124,13 @@ const mostPending = 4 * blockRows
 
 // wait notes that a row of an event, for a chunk, is pending.
 func (r *mapRunner[E, R]) wait(to *record.Batch, row int32, placed bool) {
-	r.rows = append(r.rows, row)
 	if n := len(r.pending); n > 0 && r.pending[n-1].to == to && r.pending[n-1].placed == placed {
-		r.pending[n-1].n++
+		p := &r.pending[n-1]
+		p.n, p.gaps = p.n+1, p.gaps || row != r.rows[len(r.rows)-1]+1
 	} else {
 		r.pending = append(r.pending, pending{to: to, n: 1, placed: placed})
 	}
+	r.rows = append(r.rows, row)
 }
 
 // fill completes the rows that are pending, a column at a time.
@@ -147,7 +149,11 @@ func (r *mapRunner[E, R]) fill(b *record.Batch) error {
 			switch to := &p.to.Columns[s.row]; {
 			case p.placed && s.unseen:
 			case to.Kind != record.String && to.Kind != record.Float64 && from.Nulls == nil && to.Nulls == nil && !s.unseen:
-				to.Int64s = appendRows(to.Int64s, from.Int64s, rows)
+				if p.gaps {
+					to.Int64s = appendRows(to.Int64s, from.Int64s, rows)
+				} else {
+					to.Int64s = append(to.Int64s, from.Int64s[rows[0]:][:p.n]...)
+				}
 			case coded && from.Nulls == nil && to.Nulls == nil && !s.unseen && (to.Strings.Codes != nil || length(to) == 0):
 				to.Strings.Codes = s.shared.appendCodes(to.Strings.Codes, from, rows)
 			default:
@@ -174,7 +180,11 @@ func appendRows(to, from []int64, rows []int32) []int64 {
 // appendCodes is appendRows for the codes of strings.
 func (s *shared) appendCodes(to []uint32, from *record.Column, rows []int32) []uint32 {
 	for _, row := range rows {
-		to = append(to, s.code(from, row))
+		n := s.known[from.Strings.Codes[row]]
+		if n == 0 {
+			n = s.code(from, row) + 1
+		}
+		to = append(to, n-1)
 	}
 	return to
 }
