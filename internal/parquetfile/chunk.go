@@ -422,13 +422,15 @@ func (c *chunkWriter) appendCoded(s *record.Strings, from, to int) (next int) {
 // value adds a value that is not null to the page, and returns a string's length.
 func (c *chunkWriter) value(col *record.Column, row int) (length int, err error) {
 	p, coded := &c.page, c.coding == format.RLEDictionary && !c.plainFrom
+	if coded && c.lent { // the dictionary is copied, and not known here
+		p.codes = append(p.codes, int32(col.Strings.Codes[row])) //nolint:gosec // a dictionary is much smaller
+		return 0, nil
+	}
 	if c.field.Kind == record.String {
 		s := col.Strings.At(row)
 		c.lengths += int64(len(s))
 		if coded {
-			if c.lent { // whose dictionary is copied
-				p.codes = append(p.codes, int32(col.Strings.Codes[row])) //nolint:gosec // a dictionary is much smaller
-			} else if col.Strings.Codes != nil && col.Strings.Dictionary != 0 {
+			if col.Strings.Codes != nil && col.Strings.Dictionary != 0 {
 				p.codes = append(p.codes, c.dict.coded(&col.Strings, row))
 			} else {
 				p.codes = append(p.codes, c.dict.text(s))

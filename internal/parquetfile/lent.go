@@ -68,6 +68,7 @@ type lentChunk struct {
 	dictionary []byte // the page, with its header
 	dictHeader footer.PageHeader
 	dictHead   int
+	codes      bool // are enough of strings: those of the dictionary are copied
 	pages      []lentPage
 	read       [][]byte // what the dictionary and the pages are parts of
 }
@@ -106,6 +107,7 @@ func (l *Lent) chunk(name string, rows []int64, copied bool) (*field, *lentChunk
 		if out.dictHeader.Type != format.DictionaryPage {
 			return nil, nil, errors.New("the page before its first data page is no dictionary")
 		}
+		out.codes = copied && out.dictHeader.HasCRC
 	}
 	for from := 0; from < len(pages); {
 		// Pages with rows that are wanted, as long as they follow one another, at once.
@@ -206,7 +208,7 @@ func header(page []byte) (footer.PageHeader, int, error) {
 }
 
 // decodeRows is how many rows are decoded at a time.
-const decodeRows = 4096
+const decodeRows = 2048
 
 // decode gives the values of the rows that are not copied, page by page in parts: those of rows that follow one another, and which are wanted.
 func (l *Lent) decode(c *field, chunk *lentChunk, codecs *column.Codecs, do func(page int, values *record.Column, rows []int) error) error {
@@ -235,8 +237,11 @@ func (l *Lent) decode(c *field, chunk *lentChunk, codecs *column.Codecs, do func
 	if err := r.Start(&meta, buf); err != nil {
 		return err
 	}
+	if chunk.codes {
+		r.Codes()
+	}
 	var values record.Column
-	var part []int
+	part := make([]int, 0, decodeRows)
 	for i := range chunk.pages {
 		p := &chunk.pages[i]
 		if p.rows == nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"hindcast/internal/parquetfile/column"
 	"hindcast/internal/record"
 	"hindcast/internal/spare"
 	"hindcast/internal/testenv"
@@ -295,5 +296,47 @@ func TestADamagedPageIsNotCopied(t *testing.T) {
 	}
 	if named == 0 {
 		t.Error("no damage was found: nothing is tested")
+	}
+}
+
+// Where the dictionary is copied, the codes of strings are all that is read of pages that are written anew.
+func TestDictionariesThatAreCopiedAreNotRead(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(7, 8))
+	seen := 0
+	for range 4 {
+		schema, _, f, _ := lending(t, rng, 3000)
+		rows := some(rng, 1501)
+		for _, s := range schema {
+			l := &Lent{f, 0}
+			c, chunk, err := l.chunk(s.Name, rows, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Kind != record.String || !chunk.codes {
+				continue
+			}
+			var codes [2][]uint32
+			var text [2]int
+			for i := range codes {
+				chunk.codes = i == 0
+				if err := l.decode(c, chunk, new(column.Codecs), func(_ int, values *record.Column, rows []int) error {
+					text[i] += len(values.Strings.Data)
+					for _, row := range rows {
+						codes[i] = append(codes[i], values.Strings.Codes[row])
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !slices.Equal(codes[0], codes[1]) || text[0] > 0 || len(codes[1]) > 0 && text[1] == 0 {
+				t.Errorf("column %q: %d codes and %d bytes are not %d codes that were read with %d bytes of the dictionary", s.Name, len(codes[0]), text[0], len(codes[1]), text[1])
+			}
+			seen += len(codes[0])
+		}
+	}
+	if seen == 0 {
+		t.Error("no code was read")
 	}
 }

@@ -52,6 +52,7 @@ type Reader struct {
 	skip   int64  // rows that are not wanted and not yet passed over
 	passed bool   // pages were that nobody looked into
 	part   bool   // rows at the chunk's end are not read
+	bare   bool   // see Codes
 	pages  []Page // of the chunk that are not begun; nil where they are not known
 	until  int64  // nothing is wanted from that row on; 0: not known
 
@@ -150,7 +151,7 @@ func (c *Reader) Part() { c.part = true }
 func (c *Reader) start(meta *footer.Chunk) error {
 	c.meta, c.unread, c.left, c.absent, c.bounded = meta, meta.Values, 0, 0, false
 	c.counted, c.skip, c.passed = false, 0, false
-	c.then, c.part, c.pages, c.until = input{}, false, nil, 0
+	c.then, c.part, c.pages, c.until, c.bare = input{}, false, nil, 0, false
 	return c.dropDictionary()
 }
 
@@ -163,6 +164,9 @@ func (c *Reader) ExpectNulls(n int64) { c.expected, c.counted = n, true }
 // Skip leaves the next n rows out. Pages that have no other rows are not decompressed. Values that are left out are held against nothing, nor is the end of a page
 // that only has such.
 func (c *Reader) Skip(n int) { c.skip += int64(n) }
+
+// Codes has strings of the chunk that lie by codes come by these alone, without their dictionary, which is not looked into. What is filled at a time lies in one page.
+func (c *Reader) Codes() { c.bare = true }
 
 // Fill decodes the next n rows into out, which is valid until the next call.
 func (c *Reader) Fill(n int, out *record.Column) error {

@@ -205,6 +205,10 @@ func (c *Reader) dictionary(h footer.PageHeader, body []byte) error {
 	case h.Encoding != format.Plain && h.Encoding != format.PlainDictionary: //nolint:staticcheck // old writers use it
 		return fmt.Errorf("it has the encoding %v, which is not read", h.Encoding)
 	}
+	if c.bare && c.shape.Kind == record.String {
+		c.hasDict, c.entries = true, int(h.Values)
+		return nil
+	}
 	data, err := c.decompress(c.meta.Codec, body, int(h.Uncompressed))
 	if err != nil {
 		return err
