@@ -127,11 +127,15 @@ func (c *Reader) inflate(codec format.CompressionCodec, src []byte, size int) ([
 	if err := c.budget.resize(was, max(was, size)); err != nil {
 		return nil, err
 	}
-	if c.mem, c.there = c.codecs.zstdPart(c.mem, src, size, want); c.there == 0 {
+	c.mem, c.there = c.codecs.zstdPart(c.mem, src, size, want)
+	if err := c.budget.resize(max(was, size), cap(c.mem)); err != nil {
+		return nil, err
+	}
+	if c.there == 0 {
 		return c.decompress(codec, src, size)
 	}
 	c.rest = src
-	return c.mem, c.budget.resize(max(was, size), cap(c.mem))
+	return c.mem, nil
 }
 
 func (c *Reader) pageV1(body []byte) (err error) {

@@ -77,11 +77,15 @@ func TestPartsOfPages(t *testing.T) {
 			if try == 5 {
 				data[rng.IntN(len(data))] ^= 1 << rng.IntN(8)
 			}
-			r := NewReader(shape, new(Codecs), new(Budget))
+			budget := new(Budget)
+			r := NewReader(shape, new(Codecs), budget)
 			if err := r.Start(&footer.Chunk{Codec: format.Zstd, Values: int64(len(want)), Compressed: int64(len(chunk))}, data); err != nil {
 				t.Fatal(err)
 			}
 			until := rng.IntN(len(want))
+			if try == 2 {
+				until = len(want) - 1 // all has to be decompressed
+			}
 			r.Until(int64(until))
 			to := until
 			if try > 2 {
@@ -113,7 +117,9 @@ func TestPartsOfPages(t *testing.T) {
 			if try < 5 && err != nil {
 				t.Fatalf("round %d, %v, rows until %d of %d: %v", round, shape.Type, until, len(want), err)
 			}
-			r.Release()
+			if r.Release(); err == nil && budget.held != int64(r.dictSize()) {
+				t.Fatalf("round %d, %v: the budget still has %d bytes, of which %d are of the dictionary", round, shape.Type, budget.held, r.dictSize())
+			}
 		}
 	}
 	if parts < rounds || whole < rounds {
