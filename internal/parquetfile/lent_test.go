@@ -17,7 +17,10 @@ import (
 )
 
 // In all tests, what is used after it was passed on is wrong.
-func init() { spare.Spoil() }
+func TestMain(m *testing.M) {
+	spare.Spoil()
+	m.Run()
+}
 
 // lending is a file of columns of every kind and layout, and its rows.
 func lending(t *testing.T, rng *rand.Rand, rows int) (record.Schema, *record.Batch, *File, []byte) {

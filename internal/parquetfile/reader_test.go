@@ -286,7 +286,7 @@ func TestColumnsOfRowsThatAreNotWantedAreNull(t *testing.T) {
 				decide := func(b *record.Batch) bool {
 					h := fnv.New32()
 					for _, text := range rows(&record.Batch{Len: b.Len, Columns: b.Columns[1:2]}) {
-						io.WriteString(h, text)
+						_, _ = io.WriteString(h, text)
 					}
 					return int(h.Sum32()>>8)%rarely == 0
 				}

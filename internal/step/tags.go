@@ -51,7 +51,7 @@ func (e *Env) tagsOf(ctx context.Context, run, candidate string) (map[string]blo
 	case err != nil && (blob.IsTransient(err) || ctx.Err() != nil):
 		return nil, err
 	case err != nil || found.Candidate != candidate:
-		return nil, nil
+		return nil, nil //nolint:nilerr // files are read then
 	}
 	return found.Files, nil
 }
