@@ -239,7 +239,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if !testenv.Full() {
 		t.Skip("it takes minutes: HINDCAST_TEST_FULL=1 runs it")
 	}
-	const runs, each, total = 36, 8, 180 // some end before they are killed so often
+	const runs, each, total = 48, 8, 180 // some end before they are killed so often, on fast machines more
 	var lengths [2]time.Duration
 	for i := range lengths {
 		h := hunted{t: t, ws: spoiltCopy(t, false), env: busy(i == 1), more: []string{"--promote"}}
