@@ -86,17 +86,23 @@ func (s *shared) takes(c *record.Column) bool {
 
 // code is the number of the string that row has in c, which it takes.
 func (s *shared) code(c *record.Column, row int32) uint32 {
-	known := &s.known[c.Strings.Codes[row]]
-	if *known == 0 {
-		text := c.Strings.At(int(row))
-		hash := s.hash(0, text)
-		id := s.find(0, text, hash)
-		if id == none {
-			id = s.add(hash, 0, text)
-		}
-		*known = id + 1
+	n := s.known[c.Strings.Codes[row]]
+	if n == 0 {
+		n = s.meet(c, row)
 	}
-	return *known - 1
+	return n - 1
+}
+
+// meet makes a string known, and returns 1 + its number.
+func (s *shared) meet(c *record.Column, row int32) uint32 {
+	text := c.Strings.At(int(row))
+	hash := s.hash(0, text)
+	id := s.find(0, text, hash)
+	if id == none {
+		id = s.add(hash, 0, text)
+	}
+	s.known[c.Strings.Codes[row]] = id + 1
+	return id + 1
 }
 
 // spell makes the dictionary of what is there.
@@ -180,11 +186,7 @@ func appendRows(to, from []int64, rows []int32) []int64 {
 // appendCodes is appendRows for the codes of strings.
 func (s *shared) appendCodes(to []uint32, from *record.Column, rows []int32) []uint32 {
 	for _, row := range rows {
-		n := s.known[from.Strings.Codes[row]]
-		if n == 0 {
-			n = s.code(from, row) + 1
-		}
-		to = append(to, n-1)
+		to = append(to, s.code(from, row))
 	}
 	return to
 }

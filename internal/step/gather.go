@@ -140,7 +140,7 @@ var errEnough = errors.New("no more rows are wanted")
 func scanParts(ctx context.Context, store blob.Store, s table.Schema, dir string, files []table.File) iter.Seq2[*record.Batch, error] {
 	skip := len(s.Columns()) - len(s.Rows)
 	return func(yield func(*record.Batch, error) bool) {
-		err := table.ScanFiles(ctx, store, s, dir, files, func(b *record.Batch) error {
+		err := table.ScanFiles(ctx, store, s, dir, files, table.ScanOptions{}, func(b *record.Batch) error {
 			rows := *b
 			rows.Columns = b.Columns[skip:]
 			if !yield(&rows, nil) {

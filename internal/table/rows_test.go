@@ -353,7 +353,7 @@ func TestFilesOfATargetSize(t *testing.T) {
 				sortRows(want)
 			}
 			var got []string
-			err = ScanFiles(t.Context(), store, schema, schema.Partition(label), slices.Concat(all, more), func(b *record.Batch) error {
+			err = ScanFiles(t.Context(), store, schema, schema.Partition(label), slices.Concat(all, more), ScanOptions{}, func(b *record.Batch) error {
 				got = append(got, scanned(b, len(schema.Columns())-len(allRows))...)
 				return nil
 			})
@@ -368,7 +368,7 @@ func TestFilesOfATargetSize(t *testing.T) {
 				swapped := slices.Clone(all)
 				swapped[1].MinKey, swapped[1].MaxKey, swapped[0].MinKey, swapped[0].MaxKey = all[0].MinKey, all[0].MaxKey, all[1].MinKey, all[1].MaxKey
 				slices.Reverse(swapped[:2])
-				err := ScanFiles(t.Context(), store, schema, schema.Partition(label), swapped, func(*record.Batch) error { return nil })
+				err := ScanFiles(t.Context(), store, schema, schema.Partition(label), swapped, ScanOptions{}, func(*record.Batch) error { return nil })
 				if err == nil || !strings.Contains(err.Error(), "not sorted") {
 					t.Errorf("files in a wrong order: %v", err)
 				}

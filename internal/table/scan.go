@@ -39,7 +39,7 @@ func (s *Snapshot) Scan(ctx context.Context, name string, fn func(*record.Batch)
 	return nil
 }
 
-// ScanOptions are for [Snapshot.ScanPartition]. The zero value works.
+// ScanOptions are for [Snapshot.ScanPartition] and [ScanFiles]. The zero value works.
 type ScanOptions struct {
 	// Found, where set, is told of each file whose bytes are the manifest's, and which ETag the object has that they were read from.
 	Found func(path string, tag blob.ETag)
@@ -58,15 +58,11 @@ func (s *Snapshot) ScanPartition(ctx context.Context, name, partition string, op
 }
 
 func (s *Snapshot) scan(ctx context.Context, t Table, partition string, opts ScanOptions, fn func(*record.Batch) error) error {
-	return scanFiles(ctx, s.store, t.Schema, partition, t.Partitions[partition].Files, opts, fn)
+	return ScanFiles(ctx, s.store, t.Schema, partition, t.Partitions[partition].Files, opts, fn)
 }
 
 // ScanFiles passes the rows of files of a partition on, as [Snapshot.Scan] does: ordered by key, rows of one key in the order of the files.
-func ScanFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, fn func(*record.Batch) error) error {
-	return scanFiles(ctx, store, s, partition, files, ScanOptions{}, fn)
-}
-
-func scanFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, opts ScanOptions, fn func(*record.Batch) error) error {
+func ScanFiles(ctx context.Context, store blob.Store, s Schema, partition string, files []File, opts ScanOptions, fn func(*record.Batch) error) error {
 	var m merge
 	defer func() {
 		for _, r := range m {

@@ -65,13 +65,19 @@ func plainPages(t *testing.T, rng *rand.Rand, shape Shape, enc *zstd.Encoder, si
 			h.DataPageHeader = thrift.New(format.DataPageHeader{NumValues: int32(n), DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}) //nolint:gosec // small
 		}
 		h.UncompressedPageSize, h.CompressedPageSize = int32(len(present)+len(values)), int32(len(body)) //nolint:gosec // small
-		var out bytes.Buffer
-		if err := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&out)).Encode(&h); err != nil {
-			t.Fatal(err)
-		}
-		chunk = append(append(chunk, out.Bytes()...), body...)
+		chunk = appendPage(t, chunk, &h, body)
 	}
 	return chunk, want
+}
+
+// appendPage appends a page to a chunk.
+func appendPage(t *testing.T, chunk []byte, h *format.PageHeader, body []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&out)).Encode(h); err != nil {
+		t.Fatal(err)
+	}
+	return append(append(chunk, out.Bytes()...), body...)
 }
 
 // text is a row of a column as plainPages tells it.

@@ -103,18 +103,25 @@ func (c *Reader) decompress(codec format.CompressionCodec, src []byte, size int)
 		}
 		return src, nil
 	}
-	was := cap(c.mem)
-	if err := c.budget.resize(was, max(was, size)); err != nil {
-		return nil, err
-	}
-	mem := c.mem
-	c.mem = nil // until it is known which it is
-	data, err := c.codecs.decode(codec, mem, src, size)
+	err := c.into(size, func(mem []byte) ([]byte, error) { return c.codecs.decode(codec, mem, src, size) })
 	if err != nil {
 		return nil, fmt.Errorf("decompress a page (%v): %w", codec, err)
 	}
-	c.mem = data
-	return data, c.budget.resize(max(was, size), cap(c.mem))
+	return c.mem, nil
+}
+
+// into has the memory of pages filled with size bytes, or other memory that takes its place.
+func (c *Reader) into(size int, fill func(mem []byte) ([]byte, error)) (err error) {
+	was := cap(c.mem)
+	if err := c.budget.resize(was, max(was, size)); err != nil {
+		return err
+	}
+	mem := c.mem
+	c.mem = nil // until it is known which it is
+	if c.mem, err = fill(mem); err != nil {
+		return err
+	}
+	return c.budget.resize(max(was, size), cap(c.mem))
 }
 
 // inflate decompresses the page at hand, or of it what is wanted.
@@ -123,12 +130,11 @@ func (c *Reader) inflate(codec format.CompressionCodec, src []byte, size int) ([
 	if codec != format.Zstd || size < partLeast || want == size || !c.simple() {
 		return c.decompress(codec, src, size)
 	}
-	was := cap(c.mem)
-	if err := c.budget.resize(was, max(was, size)); err != nil {
-		return nil, err
-	}
-	c.mem, c.there = c.codecs.zstdPart(c.mem, src, size, want)
-	if err := c.budget.resize(max(was, size), cap(c.mem)); err != nil {
+	err := c.into(size, func(mem []byte) ([]byte, error) {
+		mem, c.there = c.codecs.zstdPart(mem, src, size, want)
+		return mem, nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	if c.there == 0 {

@@ -1,7 +1,6 @@
 package column
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -23,11 +22,7 @@ func codedPage(t *testing.T, rng *rand.Rand, enc *zstd.Encoder, n int) (chunk []
 	page := func(h format.PageHeader, values []byte) {
 		body := enc.EncodeAll(values, nil)
 		h.UncompressedPageSize, h.CompressedPageSize = int32(len(values)), int32(len(body)) //nolint:gosec // small
-		var out bytes.Buffer
-		if err := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&out)).Encode(&h); err != nil {
-			t.Fatal(err)
-		}
-		chunk = append(append(chunk, out.Bytes()...), body...)
+		chunk = appendPage(t, chunk, &h, body)
 	}
 	var dictionary []byte
 	for i := range uint64(entries) {
